@@ -10,7 +10,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check $(CONSTR
 # dies ends the run, which would wait for it
 PYTEST := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --maxprocesses 8 --dist loadfile --max-worker-restart 0
 
-.PHONY: verify tables proofs checker proofs-check test full kernels lint certificates exhaustive size wheel docs torch clean
+.PHONY: verify tables proofs checker proofs-check test full kernels lint certificates exhaustive size wheel docs gpu torch clean
 
 verify: $(VENV)/.core
 	$(BIN)/utfproof verify
@@ -51,6 +51,11 @@ lint: $(VENV)/.dev
 
 certificates: $(VENV)/.core
 	$(BIN)/utfproof check certificates/ --numpy
+
+# the paper's training cells that have no result yet, until HOURS are spent; goes on where it stopped
+HOURS ?= 1
+gpu: $(VENV)/.dev
+	$(BIN)/python scripts/gpu.py --hours $(HOURS)
 
 # PyTorch, for training, for modules and for other devices
 torch: $(VENV)/.torch

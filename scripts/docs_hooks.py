@@ -125,23 +125,7 @@ def verdict_table() -> str:
 
 def training_table() -> str:
     """The paper's tables beside the measured ones."""
-    document = json.loads(utfproof("tables", "--results", "results/training", "--json"))
-    text = ""
-    for part in document["tables"]:
-        hosts = list(part["rows"][0]["cells"])
-        head = ("", *(name for host in hosts for name in (f"{host}, paper", "measured")))
-        text += f"\n### {part['title']}\n\n" + markdown_table(head, [training_row(row) for row in part["rows"]])
-    return text
-
-
-def training_row(row: dict[str, Any]) -> list[str]:
-    """Label, then the paper's and the measured accuracy of each host, in percent."""
-    cells = [row["label"]]
-    for cell in row["cells"].values():
-        found = cell["measured"]
-        measured = "" if found is None else f"{100 * found['mean']:.1f}{'' if found['complete'] else ' (brief)'}"
-        cells += [f"{cell['paper_percent']:.1f}", measured]
-    return cells
+    return utfproof("tables", "--results", "results/training", "--markdown")
 
 
 TABLES: dict[str, Callable[[], str]] = {"bench": bench_table, "verdicts": verdict_table, "training": training_table}

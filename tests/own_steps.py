@@ -84,8 +84,7 @@ class MLP:
 
 
 def network(point, values):
-    """[(norm before or None, part, norm after or None)] of all layers, and the norm before U or None."""
-    pre, post = (point.norm and point.norm_place == place for place in ("pre", "post"))
+    """[(norm before or None, part)] of all layers, and the norm before U or None."""
     places = iter(range(99))
 
     def norm():
@@ -93,8 +92,7 @@ def network(point, values):
         return Norm(*(values[name][place] if name in values else None for name in ("gain", "shift")))
 
     def around(part):
-        one = norm() if point.norm else None
-        return one if pre else None, part, one if post else None
+        return norm() if point.norm else None, part
 
     parts = []
     for layer in range(point.layers):
@@ -105,17 +103,16 @@ def network(point, values):
         )
         if point.mlp:
             parts.append(around(MLP(*(values[f"mlp_{name}"][layer] for name in ("in", "in_bias", "out", "out_bias")))))
-    return parts, norm() if pre else None
+    return parts, norm() if point.norm else None
 
 
 def loss_and_gradients(point, values, inputs, targets, mask):
     """The mean loss where mask [B, n] is true, and the gradient of every array of values [...] by name."""
     parts, last = network(point, values)
     x = values["E"][inputs] + (values["P"][: inputs.shape[1]] if "P" in values else 0)
-    for before, part, after in parts:
+    for before, part in parts:
         moved = part.forward(x if before is None else before.forward(x))
         x = x + moved if point.residual else moved
-        x = x if after is None else after.forward(x)
     read = x if last is None else last.forward(x)
     logits = read @ values["U"]
     logits = logits - logits.max(-1, keepdims=True)
@@ -126,8 +123,7 @@ def loss_and_gradients(point, values, inputs, targets, mask):
     gradients = {"U": np.einsum("bnm,bnk->mk", read, g)}
     g = g @ values["U"].T
     g = g if last is None else last.backward(g)
-    for before, part, after in parts[::-1]:
-        g = g if after is None else after.backward(g)
+    for before, part in parts[::-1]:
         through = part.backward(g)
         through = through if before is None else before.backward(through)
         g = g + through if point.residual else through
@@ -135,8 +131,8 @@ def loss_and_gradients(point, values, inputs, targets, mask):
     np.add.at(gradients["E"], inputs, g)
     if "P" in values:
         gradients["P"] = g.sum(0)
-    norms = [n for before, _, after in parts for n in (before, after) if n is not None] + [n for n in (last,) if n]
-    layers, mlps = ([part for _, part, _ in parts if isinstance(part, kind)] for kind in (Attention, MLP))
+    norms = [n for n in (*(before for before, _ in parts), last) if n is not None]
+    layers, mlps = ([part for _, part in parts if isinstance(part, kind)] for kind in (Attention, MLP))
     maps = [("W_V", 0), ("W_O", 1)] if "W_Q" in values else [("R_V", 0)]
     letter = "W" if "W_Q" in values else "R"
     found = {"gain": [n.__dict__.get("of_gain") for n in norms], "shift": [n.__dict__.get("of_shift") for n in norms]}
@@ -169,7 +165,7 @@ class AdamW:
         return point.learning_rate * (point.steps - step) / (point.steps - point.warmup)
 
     def step(self, values, gradients):
-        (a, b), rate = self.point.betas, self.rate()
+        (a, b), rate = (0.9, 0.999), self.rate()
         self.done += 1
         for name, g in gradients.items():
             self.first[name] = a * self.first.get(name, 0) + (1 - a) * g

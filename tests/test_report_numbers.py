@@ -73,7 +73,7 @@ def test_a_wrong_value_is_refused_or_taken(documents, tmp_path_factory, capsys, 
     page = folder.parent / f"{folder.name}.html"
     refused_or_taken(folder, capsys, "report", folder, "-o", page)
     if name.startswith("training"):
-        refused_or_taken(folder, capsys, "tables", "--results", folder / "training", "--sequences", "2")
+        refused_or_taken(folder, capsys, "tables", "--results", folder / "training")
 
 
 @pytest.mark.parametrize("field", ["loss", "accuracy", "seconds", "steps", "seed", "parameters", "curve"])

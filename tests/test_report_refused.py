@@ -137,7 +137,7 @@ def test_training_runs_are_read_as_tables_reads_them(folder, capsys):
     path = next((folder / "training").glob("1-hop*"))
     changed(folder / "training", path.name, at("accuracy", 1.5))
     assert run(folder, "-o", folder.parent / "p.html") == 2
-    assert "is no fraction" in capsys.readouterr().err
+    assert "accuracy 1.5 is out of range" in capsys.readouterr().err
     changed(folder / "training", path.name, at("accuracy", 0.5))
     (folder / "copy.json").write_text(json.dumps(to_document(trained())))
     with pytest.raises(MalformedInput, match="are one run"):

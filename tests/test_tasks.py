@@ -15,9 +15,7 @@ from utfproof.paper import tables as paper
 torch = pytest.importorskip("torch")
 
 from utfproof.training.task import seeded, stream_seed  # noqa: E402
-from utfproof.training.tasks import khop, parentheses, task_baselines, task_named  # noqa: E402
-from utfproof.training.tasks.khop import k_hop_baselines  # noqa: E402
-from utfproof.training.tasks.parentheses import parentheses_baselines  # noqa: E402
+from utfproof.training.tasks import khop, kind_of, parentheses, task_named  # noqa: E402
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 REJECT = 1e-9
@@ -447,24 +445,9 @@ def test_no_step_repeats_anothers_numbers():
         lambda: task_named("parentheses").batch(True, seeded(0, "train", 0)),
         lambda: seeded(-1, "train", 0),
         lambda: seeded(0, "train", 2**32),
-        lambda: task_baselines("17-hop"),
-        lambda: parentheses_baselines(0),
+        lambda: kind_of("17-hop"),
     ],
 )
 def test_malformed(wrong):
     with pytest.raises(MalformedInput):
         wrong()
-
-
-def rule(hops, name, length=100):
-    """The baseline of that name."""
-    return next(found for found in k_hop_baselines(hops, length) if found.name == name)
-
-
-def test_an_accuracy_is_level_with_rules_that_are_within_two_standard_errors():
-    from utfproof.training.task import Baseline, standing
-
-    rules = [Baseline("low", "", 0.3, 0.3), Baseline("drawn", "", 0.5, 0.5, 400), Baseline("high", "", 0.9, 0.9)]
-    assert standing(0.54, rules) == "above low (30.0 %), level with drawn (50.0 %), below high (90.0 %)"
-    assert standing(0.56, rules) == "above drawn (50.0 %), below high (90.0 %)"
-    assert standing(0.9, rules) == "above drawn (50.0 %), level with high (90.0 %)"

@@ -1,8 +1,8 @@
-"""What is trained, the optimiser, checkpoints to the bit, `utfproof train` and the sweep's jobs; and faults that break them."""
+"""Runs of `utfproof train`: checkpoints bit for bit, early stopping, refusals, sweeps; and faults that break them."""
 
+import errno
 import itertools
 import json
-import math
 import os
 import signal
 import subprocess
@@ -18,23 +18,18 @@ torch = pytest.importorskip("torch")
 
 from utfproof.cli import app as cli  # noqa: E402
 from utfproof.errors import MalformedInput  # noqa: E402
+from utfproof.ground import files  # noqa: E402
 from utfproof.ground.arrays import whole_products  # noqa: E402
 from utfproof.training import checkpoint  # noqa: E402
-from utfproof.training import run as runs  # noqa: E402
-from utfproof.training.loop import Trainer, engine_name, learning_rate, parallel_seeds  # noqa: E402
-from utfproof.training.models import build_model, host_of  # noqa: E402
-from utfproof.training.presets import PRESETS, VARIANTS, Preset, preset  # noqa: E402
+from utfproof.training import loop as runs  # noqa: E402
+from utfproof.training.model import build_model  # noqa: E402
+from utfproof.training.presets import Preset, preset  # noqa: E402
 from utfproof.training.results import read_results  # noqa: E402
+from utfproof.training.step import Trainer, learning_rate  # noqa: E402
 
 SMALL = {"batch": 4, "steps": 40, "warmup": 5, "learning_rate": 0.01, "init_std": 0.1, "heads": 2, "head_dim": 3}
 NAME = "parentheses/random/attention"
-RUN_CLI = """
-import sys
-from utfproof.cli import app
-sys.exit(app.run(sys.argv[1:]))
-"""
-
-
+RUN_CLI = "import sys; from utfproof.cli import app; sys.exit(app.run(sys.argv[1:]))"
 pytestmark = pytest.mark.usefixtures("one_thread")
 
 
@@ -42,126 +37,71 @@ def small(name: str = NAME, **changes) -> Preset:
     return preset(name, **{**SMALL, **changes})
 
 
-def setting(folder: Path, **changes) -> runs.RunSetting:
+def setting(folder: Path | None, **changes) -> runs.RunSetting:
     given = {"checkpoint_every": 10, "log_every": 5, "eval_sequences": 20, "results": None, "folder": folder}
     return runs.RunSetting(**{**given, **changes})
+
+
+def run_one(folder: Path | None, chosen: Preset | None = None, seed: int = 1, **changes):
+    return runs.run(chosen or small(), [seed], setting(folder, **changes))[0]
 
 
 def command_line(*arguments: str) -> int:
     return cli.run(["train", *arguments])
 
 
-# --- models -------------------------------------------------------------------------------------------------------------
-
-VARIANT_TENSORS = {
-    "attention": set(),
-    "residual": set(),
-    "residual-norm": {"gain", "shift"},
-    "mlp": {"mlp_in", "mlp_in_bias", "mlp_out", "mlp_out_bias"},
-    "mlp-norm": {"gain", "shift", "mlp_in", "mlp_in_bias", "mlp_out", "mlp_out_bias"},
-}
+def refused(capsys, *arguments, code: int = 2) -> str:
+    """The one line of a command that exits with this code."""
+    assert cli.run([str(argument) for argument in arguments]) == code
+    (line,) = capsys.readouterr().err.splitlines()
+    return line
 
 
-@pytest.mark.parametrize("variant", VARIANT_TENSORS)
+# --- models and steps -------------------------------------------------------------------------------------------------
+
+
 @pytest.mark.parametrize("host", ["sparse", "random", "trained", "trained-own-width"])
-def test_what_is_trained_and_what_is_frozen(host, variant):
-    chosen = small(f"parentheses/{host}/{variant}")
-    model = build_model(chosen, [0], 6, dtype="float64")
-    extra = VARIANT_TENSORS[variant]
-    own = {"trained": {"R_Q", "R_K", "R_V"}, "trained-own-width": {"W_Q", "W_K", "W_V", "W_O"}}.get(host, set())
-    if own:
-        assert set(model.trained) == {"E", "U"} | own | extra
-        assert not model.frozen
-    else:
-        assert set(model.trained) == {"E", "U"}
-        assert set(model.frozen) == extra - {"gain", "shift"}
-    before = {name: tensor.clone() for name, tensor in {**model.frozen, **model.trained}.items()}
-    held = Trainer(chosen, [0], dtype="float64")
-    assert held.engine.name == ("shared" if "mlp" in variant else "paths")
-    for _ in range(2):
-        held.step()
-    for name, tensor in held.model.frozen.items():
-        assert torch.equal(tensor, before[name])
-    for name, tensor in held.model.trained.items():
-        assert not torch.equal(tensor, before[name]), name
-    assert torch.isfinite(held.loss).all()
-
-
-def test_initial_values_are_normal_and_the_same_whatever_runs_beside_them():
-    chosen = small(init_std=0.02, m=500)
-    alone, together = build_model(chosen, [4], 6), build_model(chosen, [3, 4], 6)
-    for name in ("E", "U"):
-        values = alone[name].detach()
-        assert torch.equal(values[0], together[name][1].detach())
-        assert float(values.std()) == pytest.approx(0.02, rel=0.1)
-        assert abs(float(values.mean())) < 0.02 * 4 / math.sqrt(values.numel())
-    assert not torch.equal(together["E"][0], together["E"][1])
-    first, second = together.host(0), together.host(1)
-    assert not (first.R_V == second.R_V).all()
-    assert abs(first.R_V).max() <= 1 / math.sqrt(500)
-
-
-def test_sparse_hosts_with_a_stream_beside_them_and_made_for_one_are_told_apart():
-    plain, tree = preset("1-hop/sparse/residual"), preset("1-hop/residual-tree/residual")
-    assert plain.m == 456
-    assert tree.m > plain.m
-    assert not host_of(plain, 0).shape.residual
-    assert host_of(tree, 0).shape.residual
-
-
-def test_every_preset_has_an_engine():
-    for chosen in PRESETS.values():
-        assert engine_name(chosen, "auto") == ("shared" if chosen.mlp else "paths")
-    learned = {variant: preset(f"1-hop/sparse/{variant}", positions="learned") for variant in VARIANTS}
-    chosen = {variant: engine_name(found, "auto") for variant, found in learned.items()}
-    assert chosen == {v: "paths" if v in ("attention", "residual") else "wide" for v in VARIANTS}
-    assert not parallel_seeds(PRESETS["1-hop/random/attention"], "cpu", "auto")
-    assert parallel_seeds(PRESETS["1-hop/random/attention"], "cuda", "auto")
-    assert not parallel_seeds(PRESETS["1-hop/random/mlp"], "cuda", "auto")
-
-
-# --- the optimiser --------------------------------------------------------------------------------------------------------
+def test_what_is_trained(host):
+    model = build_model(small(f"parentheses/{host}/mlp-norm"), 0, 62)
+    whole = {"mlp_in", "mlp_in_bias", "mlp_out", "mlp_out_bias", "gain", "shift"}
+    own = {"trained": {"R_Q", "R_K", "R_V"}, "trained-own-width": {"W_Q", "W_K", "W_V", "W_O"}}.get(host)
+    assert set(model.trained) == {"E", "U", "P"} | (whole | own if own else set())
+    assert set(model.frozen) == (set() if own else whole - {"gain", "shift"})
+    assert model["P"].shape == (62, model.preset.m)
+    assert float(build_model(preset("2-hop/sparse/attention"), 3, 99)["E"].detach().std()) == pytest.approx(
+        0.02, rel=0.03
+    )
 
 
 def test_learning_rate_rises_and_falls_linearly():
     chosen = small(steps=20, warmup=4, learning_rate=1.0)
     rates = [learning_rate(chosen, step) for step in range(20)]
-    assert rates[:5] == [0.25, 0.5, 0.75, 1.0, 1.0]
-    steps = [a - b for a, b in itertools.pairwise(rates[4:])]
-    assert all(step == pytest.approx(1 / 16) for step in steps)
-    assert rates[-1] == pytest.approx(1 / 16)
-    assert learning_rate(replace(chosen, steps=2), 1) == 0.5
-    flat, cosine = replace(chosen, decay="constant"), replace(chosen, decay="cosine")
-    assert [learning_rate(flat, step) for step in (3, 10, 19)] == [1, 1, 1]
-    assert [learning_rate(cosine, step) for step in (1, 4, 12, 20)] == pytest.approx([0.5, 1, 0.5, 0])
+    assert rates[:4] == [0.25, 0.5, 0.75, 1.0]
+    assert rates[4:] == [(20 - step) / 16 for step in range(4, 20)]
+    assert learning_rate(replace(chosen, decay="constant"), 19) == 1.0
+    assert learning_rate(replace(chosen, decay="cosine"), 12) == pytest.approx(0.5)
 
 
-def test_evaluation_counts_what_is_scored():
-    held = Trainer(small("2-hop/random/attention"), [0], dtype="float64")
-    scores = held.evaluate(300)  # two batches, the second smaller
-    assert scores == held.evaluate(300)
-    right = scored = answers = asked = 0
-    from utfproof.training.task import seeded
-
-    for number, size in enumerate((256, 44)):
-        batch = held.task.batch(size, seeded(0, "evaluation", number, "cpu"))
-        hit = held.engine.logits(batch.inputs[None])[0].argmax(-1) == batch.targets
-        right, scored = right + int((hit & batch.scored).sum()), scored + int(batch.scored.sum())
-        answers, asked = answers + int((hit & batch.scored_answers).sum()), asked + int(batch.scored_answers.sum())
-    assert scores.accuracy == [right / scored]
-    assert scores.answers == [answers / asked]
+def test_a_batch_is_scored_where_its_loss_does_not_look_either():
+    chosen = small("2-hop/sparse/attention", length=3, loss="answer", init_std=0.3)
+    held = Trainer(chosen, 3)
+    batch = held.batch(0)
+    said = held.engine.logits(batch.inputs).argmax(-1)
+    batch.targets[...] = said
+    batch.targets[:, 1] = (said[:, 1] + 1) % 30
+    held.update(batch)
+    assert held.accuracy == 0.5
 
 
 def test_a_few_steps_learn_something():
-    held = Trainer(small("2-hop/sparse/attention", steps=60, batch=16, layers=1), [0])
-    losses = []
+    held, losses = Trainer(small("1-hop/sparse/residual-norm", length=8, steps=60), 0), []
     for _ in range(60):
         held.step()
         losses.append(float(held.loss))
     assert losses[-1] < losses[0] - 1
 
 
-# --- to the bit -----------------------------------------------------------------------------------------------------------
+# --- bit for bit ------------------------------------------------------------------------------------------------------
 
 
 def outcome(folder: Path) -> tuple[bytes, dict[str, bytes]]:
@@ -171,7 +111,7 @@ def outcome(folder: Path) -> tuple[bytes, dict[str, bytes]]:
     return (folder / runs.LOG).read_bytes(), {name: t.numpy().tobytes() for name, t in found[1].items()}
 
 
-def stop_after(steps: int, chosen: Preset, folder: Path, **changes) -> None:
+def stop_after(steps: int, chosen: Preset, folder: Path) -> None:
     """Run until this step, and no further, as if killed."""
 
     class Killed(Exception):
@@ -182,7 +122,7 @@ def stop_after(steps: int, chosen: Preset, folder: Path, **changes) -> None:
             raise Killed
 
     with pytest.raises(Killed):
-        runs.run(chosen, [1], setting(folder, **changes), kill)
+        runs.run(chosen, [1], setting(folder), kill)
 
 
 @pytest.mark.full
@@ -190,23 +130,18 @@ def stop_after(steps: int, chosen: Preset, folder: Path, **changes) -> None:
 @pytest.mark.parametrize("stop", [7, 23])
 def test_a_stopped_run_ends_as_one_that_was_not(tmp_path, name, stop):
     chosen = small(name, layers=1)
-    runs.run(chosen, [1], setting(tmp_path / "whole"))
+    run_one(tmp_path / "whole", chosen)
     stop_after(stop, chosen, tmp_path / "parts")
-    result = runs.run(chosen, [1], setting(tmp_path / "parts"))[0]
+    result = run_one(tmp_path / "parts", chosen)
     assert outcome(tmp_path / "parts") == outcome(tmp_path / "whole")
-    again = runs.run(chosen, [1], setting(tmp_path / "whole"))[0]  # nothing left to do: evaluated only
+    again = run_one(tmp_path / "whole", chosen)  # nothing left to do: evaluated only
     assert replace(again, seconds=0) == replace(result, seconds=0)
 
 
 def forgetful(self, tensors, restore=Trainer.restore):
-    """The optimizer's state is dropped."""
+    """The optimiser's state is dropped."""
     held = self.tensors()
     restore(self, {name: t if name.startswith("parameter") else held[name].clone() for name, t in tensors.items()})
-
-
-def drawn_anew(self, step, batch=Trainer.batch):
-    """As if the state of the random numbers were not restored: the stream of batches starts over."""
-    return batch(self, step - 20)
 
 
 def not_cut_back(self, path, size, header, init=runs._Log.__init__):
@@ -218,16 +153,16 @@ def not_cut_back(self, path, size, header, init=runs._Log.__init__):
     ("owner", "name", "fault", "stop"),
     [
         (Trainer, "restore", forgetful, 23),
-        (Trainer, "batch", drawn_anew, 23),
+        (Trainer, "batch", lambda self, step, batch=Trainer.batch: batch(self, step - 20), 23),
         (runs._Log, "__init__", not_cut_back, 27),
     ],
+    ids=["moments dropped", "batches start over", "log not cut back"],
 )
 def test_a_run_that_goes_on_wrongly_is_seen(tmp_path, monkeypatch, owner, name, fault, stop):
-    chosen = small()
-    runs.run(chosen, [1], setting(tmp_path / "whole"))
-    stop_after(stop, chosen, tmp_path / "parts")
+    run_one(tmp_path / "whole")
+    stop_after(stop, small(), tmp_path / "parts")
     monkeypatch.setattr(owner, name, fault)
-    runs.run(chosen, [1], setting(tmp_path / "parts"))
+    run_one(tmp_path / "parts")
     assert outcome(tmp_path / "parts")[0] != outcome(tmp_path / "whole")[0]
 
 
@@ -240,10 +175,9 @@ def test_a_killed_process_goes_on_to_the_bit(tmp_path):
     def where(name):
         return ["--results", str(tmp_path / name), "-o", str(tmp_path / name / "run")]
 
-    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     process = subprocess.Popen(
         [sys.executable, "-c", RUN_CLI, *arguments, *where("parts")],
-        env=environment,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
     )
@@ -260,8 +194,6 @@ def test_a_killed_process_goes_on_to_the_bit(tmp_path):
     assert outcome(tmp_path / "parts" / "run") == outcome(tmp_path / "whole" / "run")
     (first,), (second,) = (read_results(tmp_path / name) for name in ("parts", "whole"))
     assert replace(first, seconds=0) == replace(second, seconds=0)
-    assert first.steps == 150
-    assert not first.complete
 
 
 def test_ctrl_c_leaves_a_checkpoint_and_one_line(tmp_path, monkeypatch, capsys):
@@ -275,21 +207,16 @@ def test_ctrl_c_leaves_a_checkpoint_and_one_line(tmp_path, monkeypatch, capsys):
             signal.raise_signal(signal.SIGINT)
 
     monkeypatch.setattr(Trainer, "step", interrupted)
-    assert command_line(*arguments) == 130
-    lines = capsys.readouterr().err.splitlines()
-    assert len(lines) == 1
-    assert "after step 13" in lines[0]
+    assert "after step 13" in refused(capsys, "train", *arguments, code=130)
     monkeypatch.undo()
-    assert json.loads((tmp_path / "run" / checkpoint.DOCUMENT).read_bytes())["step"] == 13
     assert not (tmp_path / "results").exists()
     assert command_line(*arguments) == 0
-    runs.run(preset(NAME, steps=30, batch=4, m=60), [0], setting(tmp_path / "whole", checkpoint_every=1000))
+    run_one(tmp_path / "whole", preset(NAME, steps=30, batch=4, m=60), 0, checkpoint_every=1000)
     assert outcome(tmp_path / "run") == outcome(tmp_path / "whole")
 
 
 def test_ctrl_c_is_heard_until_the_result_is_there(tmp_path, monkeypatch):
     """After the last step, and while the result is measured: no further seed is begun, and nothing is done twice."""
-    step, evaluate = Trainer.step, Trainer.evaluate
 
     def interrupted(self, *arguments, function, at):
         found = function(self, *arguments)
@@ -298,189 +225,178 @@ def test_ctrl_c_is_heard_until_the_result_is_there(tmp_path, monkeypatch):
         return found
 
     given = setting(None, runs=tmp_path / "runs", results=tmp_path / "results")
-    for name, function in (("step", step), ("evaluate", evaluate)):
+    for name, function in (("step", Trainer.step), ("evaluate", Trainer.evaluate)):
         monkeypatch.setattr(Trainer, name, partialmethod(interrupted, function=function, at=40))
         with pytest.raises(runs.Interrupted, match="after step 40"):
             runs.run(small(), [0, 1], given)
         monkeypatch.undo()
-        assert [path.name.split("-")[-2] for path in (tmp_path / "runs").iterdir()] == ["seed0"]
+        assert len(list((tmp_path / "runs").iterdir())) == 1
         assert not (tmp_path / "results").exists()
     assert [result.seed for result in runs.run(small(), [0, 1], given)] == [0, 1]
 
 
-@pytest.mark.parametrize("fixed", [False, True])
-def test_a_batch_is_scored_where_its_loss_does_not_look_either(fixed):
-    chosen = small("2-hop/sparse/attention", length=3, loss="answer", init_std=0.3)
-    held = Trainer(chosen, [3], engine="paths", fixed=fixed)
-    batch = held.batch(0)
-    assert batch.scored.sum() == 2 * batch.loss_mask.sum()
-    said = held.engine.logits(batch.inputs).argmax(-1)
-    batch.targets[...] = said
-    batch.targets[..., 1] = (said[..., 1] + 1) % 30
-    held.update(batch)
-    assert held.accuracy == 0.5
+# --- early stopping ---------------------------------------------------------------------------------------------------
 
 
-# --- runs and results -------------------------------------------------------------------------------------------------------
+@pytest.mark.parametrize("stop", [None, 13])
+def test_three_evaluations_in_a_row_at_100_percent_stop_a_run(tmp_path, monkeypatch, stop):
+    """At steps 2, 4, ... the accuracy is 1, 1, 0.9, 1, 0.9996, 1: the run ends at step 12, also when it was resumed."""
+    values, real = [1, 1, 0.9, 1, 0.9996, 1], Trainer.evaluate
+
+    def evaluate(self, sequences):
+        found = real(self, 20)
+        return found._replace(accuracy=values[self.done // 2 - 1]) if sequences == runs.STOPPING_SEQUENCES else found
+
+    monkeypatch.setattr(Trainer, "evaluate", evaluate)
+    chosen = small(steps=40)
+    result = run_one(tmp_path, chosen, evaluate_every=2)
+    assert (result.steps, result.stopped_early) == (12, True)
+    again = run_one(tmp_path, chosen, evaluate_every=2)
+    assert replace(again, seconds=0) == replace(result, seconds=0)
+
+
+# --- runs and results ---------------------------------------------------------------------------------------------------
 
 
 def test_runs_are_not_repeated_and_brief_ones_are_marked(tmp_path):
-    chosen = small()
     given = setting(None, runs=tmp_path / "runs", results=tmp_path / "results")
-    first = runs.run(chosen, [0, 1], given)
-    assert [result.seed for result in first] == [0, 1]
-    assert not any(result.complete for result in first)
+    first = runs.run(small(), [0, 1], given)
+    assert [(result.seed, result.setting, result.complete) for result in first] == [(s, "paper", False) for s in (0, 1)]
     assert [point[0] for point in first[0].curve] == list(range(5, 41, 5))
     ticks = []
-    assert runs.run(chosen, [0, 1], given, ticks.append) == first
+    assert runs.run(small(), [0, 1], given, ticks.append) == first
     assert not ticks
-    runs.run(chosen, [0, 1, 2], given, ticks.append)
-    assert {tick.seeds for tick in ticks} == {(2,)}
+    runs.run(small(), [0, 1, 2], given, ticks.append)
+    assert {tick.seed for tick in ticks} == {2}
     assert len(read_results(tmp_path / "results")) == 3
-    with pytest.raises(MalformedInput, match="RUNDIR of its own"):
-        runs.run(chosen, [5, 6], setting(tmp_path / "one"))
-
-
-def test_seeds_together_give_a_result_each(tmp_path, monkeypatch):
-    monkeypatch.setattr(runs, "parallel_seeds", lambda *_: True)
-    both = runs.run(small(), [0, 1], setting(tmp_path / "both", dtype="float64"))
-    monkeypatch.undo()
-    for result in both:
-        (alone,) = runs.run(small(), [result.seed], setting(tmp_path / f"seed {result.seed}", dtype="float64"))
-        assert alone.loss == pytest.approx(result.loss, rel=1e-9)
-        assert alone.accuracy == result.accuracy
+    with pytest.raises(MalformedInput, match="a RUNDIR each"):
+        runs.run(small(), [5, 6], setting(tmp_path / "one"))
+    one, other = (tmp_path / "results" / f"{result.key}.json" for result in first)
+    one.write_bytes(other.read_bytes())
+    with pytest.raises(MalformedInput, match="this run's file is called"):
+        runs.run(small(), [0], given)
 
 
 def test_a_folder_of_another_run_is_refused(tmp_path):
-    runs.run(small(steps=10), [1], setting(tmp_path))
+    run_one(tmp_path, small(steps=10))
     with pytest.raises(MalformedInput, match="learning_rate differs"):
-        runs.run(small(steps=10, learning_rate=0.02), [1], setting(tmp_path))
-    with pytest.raises(MalformedInput, match="seeds differs"):
-        runs.run(small(steps=10), [2], setting(tmp_path))
-
-
-def test_one_process_at_a_time_goes_on_with_a_run(tmp_path):
-    from utfproof.ground.files import require_alone
-
-    (tmp_path / runs.LOG).write_bytes(b"")
+        run_one(tmp_path, small(steps=10, learning_rate=0.02))
+    with pytest.raises(MalformedInput, match="seed differs"):
+        run_one(tmp_path, small(steps=10), 2)
     with open(tmp_path / runs.LOG, "rb") as held:
-        require_alone(held, "free")
-        with pytest.raises(MalformedInput, match="another process goes on with the run in"):
-            runs.run(small(steps=10), [1], setting(tmp_path))
-    assert len(runs.run(small(steps=10), [1], setting(tmp_path))) == 1
+        files.require_alone(held, "free")
+        with pytest.raises(MalformedInput, match="another process continues the run in"):
+            run_one(tmp_path, small(steps=10))
 
 
-def test_damaged_checkpoints_are_refused(tmp_path):
-    runs.run(small(steps=10), [1], setting(tmp_path))
-    document = json.loads((tmp_path / checkpoint.DOCUMENT).read_bytes())
-    tensors = tmp_path / document["tensors"]
-    content = tensors.read_bytes()
-    tensors.write_bytes(content[:200])
-    with pytest.raises(MalformedInput, match="is damaged: its SHA-256"):
-        runs.run(small(steps=10), [1], setting(tmp_path))
-    old = {name: value for name, value in document.items() if name != "sha256"}  # of a version without it
-    (tmp_path / checkpoint.DOCUMENT).write_text(json.dumps(old))
-    with pytest.raises(MalformedInput, match="cannot read the checkpoint"):
-        runs.run(small(steps=10), [1], setting(tmp_path))
-    tensors.write_bytes(content)
-    (tmp_path / checkpoint.DOCUMENT).write_text(json.dumps({**document, "step": 5}))
-    with pytest.raises(MalformedInput, match="does not belong to step 5"):
-        runs.run(small(steps=10), [1], setting(tmp_path))
-    (tmp_path / checkpoint.DOCUMENT).write_text("{")
-    with pytest.raises(MalformedInput, match="no checkpoint"):
-        runs.run(small(steps=10), [1], setting(tmp_path))
-    for name, wrong in (("identity", None), ("identity", 3), ("log_bytes", "4"), ("seconds", None)):
-        damaged = {**document, name: wrong} if wrong is not None else {k: v for k, v in document.items() if k != name}
-        (tmp_path / checkpoint.DOCUMENT).write_text(json.dumps(damaged))
-        with pytest.raises(MalformedInput, match=f"{name} is missing or wrong"):
-            runs.run(small(steps=10), [1], setting(tmp_path))
-    (tmp_path / checkpoint.DOCUMENT).write_text(json.dumps(document))
-    tensors.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
-    with pytest.raises(MalformedInput, match="is damaged: its SHA-256"):
-        runs.run(small(steps=10), [1], setting(tmp_path))
-    tensors.write_bytes(content)
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"identity": None}, "identity is missing or wrong"),
+        ({"identity": {"preset": "text"}}, "identity is missing or wrong"),
+        ({"log_bytes": True}, "log_bytes is missing or wrong"),
+        ({"log_bytes": -5}, "log_bytes is missing or wrong"),
+        ({"seconds": float("nan")}, "seconds is missing or wrong"),
+        ({"seconds": True}, "seconds is missing or wrong"),
+        ({"step": float("inf")}, "no checkpoint: step inf"),
+        ({"step": 2.5}, "no checkpoint: step 2.5"),
+        ({"step": 1}, "does not belong to step 1"),
+        ({"sha256": "0"}, "is damaged: its SHA-256"),
+        ({"version": 9}, "is no checkpoint"),
+    ],
+    ids=str,
+)
+def test_a_damaged_checkpoint_is_refused(tmp_path, change, said):
+    run_one(tmp_path, small(steps=2))
+    path = tmp_path / checkpoint.DOCUMENT
+    path.write_text(json.dumps({**json.loads(path.read_text()), **change}))
+    with pytest.raises(MalformedInput, match=said):
+        run_one(tmp_path, small(steps=2))
+
+
+def test_damaged_files_of_a_run_are_refused(tmp_path):
+    run_one(tmp_path, small(steps=10))
     log = (tmp_path / runs.LOG).read_bytes()
     for right, wrong in ((b'"step": ', b'"step"? '), (b'"step"', b'"stop"'), (b'"step": 5', b'"step": ""')):
         (tmp_path / runs.LOG).write_bytes(log.replace(right, wrong))
         with pytest.raises(MalformedInput, match="has a damaged line"):
-            runs.run(small(steps=10), [1], setting(tmp_path))
+            run_one(tmp_path, small(steps=10))
     (tmp_path / runs.LOG).write_bytes(b"")
     with pytest.raises(MalformedInput, match="shorter than its checkpoint"):
-        runs.run(small(steps=10), [1], setting(tmp_path))
+        run_one(tmp_path, small(steps=10))
+    (tensors,) = tmp_path.glob("*.safetensors")
+    tensors.write_bytes(tensors.read_bytes()[:200])
+    with pytest.raises(MalformedInput, match="is damaged: its SHA-256"):
+        run_one(tmp_path, small(steps=10))
+    (tmp_path / checkpoint.DOCUMENT).write_text("[" * 100_000)
+    with pytest.raises(MalformedInput, match="is no checkpoint"):
+        run_one(tmp_path, small(steps=10))
 
 
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
         ([NAME, "--set", "seed=3"], "train` has --seed"),
-        ([NAME, "--set", "residual=2"], "residual is true or false, got 2"),
-        ([NAME, "--set", "norm=yes"], "norm is true or false, got 'yes'"),
+        ([NAME, "--set", "residual=2"], "residual must be true or false, got 2"),
         (["parentheses/sparse/attentoin"], "near: parentheses/sparse/attention"),
         ([NAME, "--set", "nonsense"], "NAME=VALUE"),
         ([NAME, "--set", "mm=3"], "no field mm"),
         ([NAME, "--set", "m=60", "--set", "m=61"], "--set names m twice"),
         ([NAME, "--learning-rate", "1", "--set", "learning_rate=2"], "named by --learning-rate and by --set"),
         ([NAME, "--engine", "narrow"], "engine 'narrow'"),
-        (["parentheses/sparse/mlp", "--engine", "paths"], "not linear"),
+        ([NAME, "--engine", "paths"], "use --engine wide"),
+        ([NAME, "--setting", "practice"], "choose paper, theory"),
         ([NAME, "--device", "cuda:7"], "cuda"),
         ([NAME, "--dtype", "float8"], "dtype"),
-        ([NAME, "--dtype", "tf32"], "dtype tf32 is a GPU's; on device 'cpu' choose float32"),
-        ([NAME, "--seeds", "0"], "--seeds"),
+        ([NAME, "--dtype", "tf32"], "dtype tf32 needs a GPU; on device 'cpu' choose float32"),
         ([NAME, "--checkpoint-every", "0"], "checkpoint_every"),
         ([NAME, "--set", "host=shared-key", "--set", "m=3"], "m >= "),
+        ([NAME, "-o", "x" * 300], os.strerror(errno.ENAMETOOLONG)),
+        ([NAME, "--steps", "2", "--batch", "2", "--results", "/dev/null/results"], "/dev/null is no folder"),
     ],
 )
 def test_bad_input_is_one_line_and_exit_2(tmp_path, monkeypatch, capsys, arguments, said):
     monkeypatch.chdir(tmp_path)
-    assert command_line(*arguments) == 2
-    lines = capsys.readouterr().err.splitlines()
-    assert len(lines) == 1, lines
-    assert said in lines[0]
+    assert said in refused(capsys, "train", *arguments)
     assert not list(tmp_path.iterdir())
+
+
+def test_a_wrong_name_is_refused_without_pytorch(monkeypatch, capsys):
+    monkeypatch.setitem(sys.modules, "torch", None)
+    assert "near: 1-hop/sparse/attention" in refused(capsys, "train", "1-hop/sparce/attention")
 
 
 @pytest.mark.parametrize(
     "arguments",
-    [
-        ["4-hop/sparse/attention", "--set", "layers=60"],
-        ["parentheses/sparse/attention", "--set", "layers=25"],
-        ["parentheses/sparse/attention", "--batch", "1000000000000"],
-    ],
+    [["4-hop/sparse/attention", "--set", "layers=60"], ["parentheses/sparse/attention", "--batch", "1000000000000"]],
 )
 def test_what_no_memory_holds_is_one_line_and_exit_3(tmp_path, monkeypatch, capsys, arguments):
     monkeypatch.chdir(tmp_path)
-    assert command_line(*arguments) == 3
-    (line,) = capsys.readouterr().err.splitlines()
-    assert "E and U at m = " in line
+    assert "m = " in refused(capsys, "train", *arguments, code=3)
     assert not list(tmp_path.iterdir())
+
+
+def test_a_loss_that_is_not_finite_ends_in_one_line(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    line = refused(capsys, "train", NAME, "--steps", 3, "--batch", 2, "--set", "init_std=1e30", "--set", "m=60", code=1)
+    assert "is not finite after step" in line
+    assert not (tmp_path / "results").exists()
 
 
 def test_train_speaks_to_people_and_machines(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     arguments = ["2-hop/sparse/attention", "--steps", "4", "--batch", "2", "--set", "m=400", "--set", "head_dim=3"]
-    arguments += ["--eval-sequences", "10", "--seeds", "2"]
-    assert command_line(*arguments) == 0
-    said = capsys.readouterr().out
-    assert "a brief run" in said
-    assert "over 2 seeds" in said
+    arguments += ["--seeds", "2", "--eval-sequences", "10", "--log-every", "1"]
     assert command_line(*arguments, "--json") == 0
     document = json.loads(capsys.readouterr().out)
-    assert [run["seed"] for run in document["runs"]] == [0, 1]
-    assert len(list((tmp_path / "results" / "training").glob("*.json"))) == 2
-
-
-def test_a_panel_of_the_scaling_figure_is_one_command(tmp_path, monkeypatch, capsys):
-    monkeypatch.chdir(tmp_path)
-    line = ["train", "2-hop/random/attention", "--scaling", "Hd", "--set", "length=6", "--set", "layers=1"]
-    line += ["--steps", "1", "--batch", "2", "--eval-sequences", "2", "--results", "r", "--threads", "1", "--json"]
-    assert cli.run(line) == 0
-    points = json.loads(capsys.readouterr().out)["points"]
-    assert [point["preset"]["m"] for point in points] == [56, 112, 224, 448, 1024]
-    assert len(list((tmp_path / "r").glob("*.json"))) == 5
-    assert cli.run([*line, "-o", "here"]) == 2
-    assert "leave out -o" in capsys.readouterr().err
-    assert cli.run([*line[:3], "width"]) == 2
-    assert "choose m-bar, Hd, ratio, all" in capsys.readouterr().err
+    assert [(run["seed"], run["setting"]) for run in document["runs"]] == [(0, "paper"), (1, "paper")]
+    assert command_line(*arguments) == 0
+    shown = " ".join(capsys.readouterr().out.split())
+    assert "a brief run" in shown
+    assert "paper, positions learned" in shown
+    assert "sparse-front" in shown
+    assert "over 2 seeds" in shown
+    assert len(list((tmp_path / "results" / "training").glob("paper-*.json"))) == 2
 
 
 def test_a_sweep_can_train(tmp_path):
@@ -490,15 +406,13 @@ def test_a_sweep_can_train(tmp_path):
 
     given = {name: None if p.default is ... else p.default for name, p in keys(Train).items()}
     given |= {"preset": NAME, "steps": 5, "batch": 2, "eval_sequences": 10}
-    ((parameters, files),) = Train.prepared(given, tmp_path)
-    assert parameters["m"] == PRESETS[NAME].m
-    assert parameters["engine"] == "paths"
-    assert not files
+    ((parameters, _),) = Train.prepared(given, tmp_path)
+    assert parameters["m"] == preset(NAME).m
+    assert (parameters["engine"], parameters["setting"]) == ("wide", "paper")
     first, logs = Train.of(parameters).found(Context("key"))
     assert first["verdict"].startswith("accuracy 0.")
     assert "seconds" not in first
     assert Train.of(parameters).found(Context("key")) == (first, logs)
-    assert list(logs) == ["key.jsonl"]
     with pytest.raises(MalformedInput, match="unknown"):
         list(Train.prepared({**parameters, "preset": "parentheses"}, tmp_path))
 
@@ -519,32 +433,37 @@ def test_the_default_law_of_linear_layers_is_the_one_that_is_claimed():
 def test_tf32_only_where_asked(monkeypatch, dtype):
     """In steps and in the evaluation, whatever the process has set, which is as before afterwards."""
     flags, seen = torch.backends.cuda.matmul, []
-    held = Trainer(small("2-hop/random/attention"), [0])
+    held = Trainer(small("2-hop/random/attention", length=8), 0)
     held.dtype = dtype
     look = held.look
-    monkeypatch.setattr(held, "look", lambda batch: (seen.append(flags.allow_tf32), look(batch))[1])
+    monkeypatch.setattr(held, "look", lambda *batch: (seen.append(flags.allow_tf32), look(*batch))[1])
     with whole_products(tf32=dtype != "tf32"):
         held.step()
         held.evaluate(3)
         assert flags.allow_tf32 == (dtype != "tf32")
-    assert seen == [dtype == "tf32"] * 2
+    assert set(seen) == {dtype == "tf32"}
 
 
-@pytest.mark.skipif(
-    not hasattr(torch.backends.cuda.matmul, "fp32_precision"), reason="torch before 2.9 has one name for it"
+@pytest.mark.parametrize(
+    "error", [torch.OutOfMemoryError("CUDA out of memory."), RuntimeError("DefaultCPUAllocator: x")]
 )
-@pytest.mark.parametrize("old", [False, True])
-@pytest.mark.parametrize("new", ["none", "ieee", "tf32"])
-def test_whole_products_where_a_process_uses_torchs_newer_name(old, new):
-    """Both names set, torch refuses to read the old one: inside, products are as asked; afterwards, as the newer name says."""
-    flags, shared = torch.backends.cuda.matmul, torch.backends
-    try:
-        flags.allow_tf32, shared.fp32_precision, flags.fp32_precision = old, "tf32", new
-        before = flags.fp32_precision
-        for tf32, word in ((False, "ieee"), (True, "tf32")):
-            with whole_products(tf32=tf32):
-                assert (flags.allow_tf32, flags.fp32_precision) == (tf32, word)
-            assert flags.fp32_precision == before
-    finally:
-        flags.allow_tf32 = False
-        shared.fp32_precision = flags.fp32_precision = "none"
+def test_a_device_without_memory_is_exit_3(tmp_path, monkeypatch, capsys, error):
+    def fail(_):
+        raise error
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(Trainer, "step", fail)
+    assert refused(capsys, "train", NAME, "--steps", 2, "--batch", 2, code=3).startswith("utfproof: out of memory")
+
+
+def test_a_panel_of_the_scaling_figure_is_one_command(tmp_path, monkeypatch, capsys):
+    from utfproof.training import presets
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(presets, "_HEAD_DIMS", {"m-bar": (1, 2), "Hd": (2,)})
+    name = "2-hop/random/residual-norm"
+    arguments = ["--scaling", "m-bar", "--steps", "1", "--batch", "2", "--eval-sequences", "5", "--json"]
+    assert command_line(name, *arguments) == 0
+    assert [point["preset"]["head_dim"] for point in json.loads(capsys.readouterr().out)["points"]] == [1, 2]
+    assert "--scaling is about" in refused(capsys, "train", NAME, *arguments)
+    assert len(list(itertools.chain((tmp_path / "results" / "training").iterdir()))) == 2

@@ -1,57 +1,48 @@
-"""Result files, the tables and the scaling figure: what was measured stands where it belongs, and nowhere else."""
+"""Result files, the paper's tables and the scaling figure; nothing here needs PyTorch."""
 
 import json
 import math
 import os
-import statistics
+import subprocess
+import sys
+from collections import defaultdict
 from dataclasses import replace
+from pathlib import Path
+from statistics import fmean
 
 import pytest
 
 from utfproof.cli import app as command_line
 from utfproof.errors import MalformedInput
 from utfproof.paper import tables as paper
-from utfproof.training import optimum
-from utfproof.training import tables as training_tables
-from utfproof.training.presets import PAPER_HOSTS, PAPER_VARIANTS, preset, scaling_presets
+from utfproof.training import optimum_table, tables
+from utfproof.training.optimum import read_documents
+from utfproof.training.presets import PAPER_HOSTS, PAPER_VARIANTS, preset
 from utfproof.training.results import (
+    DEFAULT_FOLDER,
     RunResult,
-    differences,
-    is_complete,
+    from_document,
     paper_cells,
     preset_fields,
-    read_result,
     read_results,
-    result_path,
     run_key,
+    to_document,
     write_result,
 )
-from utfproof.training.tasks import task_baselines
 
-pytest.importorskip("torch")
+ROOT = Path(__file__).parents[1]
+NAME = "1-hop/sparse/attention"
 
 
-def run(point, seed=0, steps=None, accuracy=0.9, **changes) -> RunResult:
-    """A run of a preset, as if it had been made."""
-    done = point.steps if steps is None else steps
-    made = RunResult(
-        preset=preset_fields(point),
-        seed=seed,
-        steps=done,
-        complete=is_complete(point, done),
-        device="cpu",
-        dtype="float32",
-        engine="paths",
-        accuracy=accuracy,
-        accuracy_answers=accuracy,
-        loss=0.1,
-        eval_sequences=1000,
-        seconds=1.5,
-        parameters=8,
-        curve=[(1, 1.5, 0.2), (2, 1.0, 0.4)],
-        note="",
-    )
-    return replace(made, **changes)
+def run(point=None, seed=0, **changes):
+    """A run as `utfproof train` writes it."""
+    point = point or preset(NAME)
+    usual = {
+        "preset": preset_fields(point, seed), "setting": point.setting, "seed": seed, "steps": point.steps, "device": "cpu",
+        "complete": True, "dtype": "float32", "engine": "wide", "accuracy": 0.5, "accuracy_answers": 0.5, "loss": 0.1,
+        "eval_sequences": 100, "seconds": 1.0, "parameters": 10,
+    }  # fmt: skip
+    return RunResult(**{**usual, **changes})
 
 
 @pytest.fixture
@@ -70,102 +61,67 @@ def cli(capsys):
 
 
 def test_a_run_is_read_back_as_written(tmp_path):
-    made = run(preset("2-hop/random/residual-norm", m=700), seed=3, note="trial")
+    made = run(preset("2-hop/random/residual-norm"), seed=3, note="trial", curve=[(5, 1.5, 0.25)])
     folder = tmp_path / "a" / "b"
     path = write_result(made, folder)
-    assert path == result_path(made, folder)
-    assert read_result(path) == made
     assert read_results(folder) == [made]
+    assert path.name.startswith("paper-2-hop-random-residual-norm-m1024-steps15000-seed3-")
     first = path.read_bytes()
     write_result(made, folder)
     assert path.read_bytes() == first
     assert [p.name for p in folder.iterdir()] == [path.name]  # no temporary file is left
-
-
-def test_no_folder_no_results(tmp_path):
     assert read_results(tmp_path / "missing") == []
-    with pytest.raises(MalformedInput):
-        read_results(write_result(run(preset("1-hop/sparse/attention")), tmp_path))
+    with pytest.raises(MalformedInput, match="is a file"):
+        read_results(path)
 
 
-def test_keys():
+def test_files_without_a_setting_are_of_setting_theory():
+    document = to_document(run(preset(NAME, "theory")))
+    del document["setting"], document["stopped_early"]
+    assert from_document(document, "old").setting == "theory"
+    old = [run for run in read_results(ROOT / DEFAULT_FOLDER) if run.setting == "theory"]
+    assert len(old) == 346
+    assert tables.coverage(paper_cells(old)[0]).startswith("57 of the paper's 75 cells run in full")
+
+
+def test_keys_tell_computations_apart():
     base = preset("1-hop/random/attention")
-    key = run_key(base, 0, base.steps)
-    assert key == run_key(replace(base, name="mine", seed=9), 0, base.steps)
-    assert key == run(base, device="cuda", dtype="float64", engine="wide").key
-    changed = [
-        preset(base.name, m=base.m + 1),
-        preset(base.name, positions="learned"),
-        preset(base.name, learning_rate=2e-4),
-        preset(base.name, steps=base.steps + 1),
-        preset(base.name, loss="answer"),
-        preset("1-hop/sparse/attention"),
-        preset("1-hop/random/residual"),
-        preset("1-hop/random/attention", weight_decay=0.0),
-        preset("1-hop/random/attention", max_grad_norm=1.0),
-    ]
-    for name in ("learning_rate", "weight_decay", "init_std", "max_grad_norm"):
-        whole, real = (run_key(preset(base.name, **{name: value}), 0, 5) for value in (1, 1.0))
-        assert whole == real
-    keys = [run_key(point, 0, base.steps) for point in changed]
-    keys += [run_key(base, 1, base.steps), run_key(base, 0, 10)]
+    key = run_key(base, 0)
+    assert key == run_key(replace(base, name="mine"), 0) == run(base, device="cuda", dtype="float64").key
+    changes = [{"m": base.m + 1}, {"positions": "none"}, {"learning_rate": 2e-4}, {"steps": 5}, {"loss": "answer"},
+               {"host": "tied"}, {"residual": True}, {"weight_decay": 0.0}, {"max_grad_norm": 1.0}, {"norm": True}]  # fmt: skip
+    keys = [run_key(preset(base.name, **change), 0) for change in changes]
+    keys += [run_key(base, 1), run_key(preset(base.name, "theory"), 0)]
     assert len({key, *keys}) == len(keys) + 1
-    assert "/" not in key
-    assert " " not in key
 
 
-def _document(tmp_path):
-    path = write_result(run(preset("1-hop/sparse/attention")), tmp_path)
-    return path, json.loads(path.read_text())
+FIELDS = [name for name in RunResult.__dataclass_fields__ if name not in ("setting", "stopped_early")]
 
 
-FIELDS = [*RunResult.__dataclass_fields__, "format", "version"]
-
-
-@pytest.mark.parametrize("name", FIELDS)
-def test_a_missing_field_is_named(tmp_path, name, cli):
-    path, document = _document(tmp_path)
+@pytest.mark.parametrize("name", [*FIELDS, "format", "version"])
+def test_a_missing_field_is_named(name):
+    document = to_document(run())
     del document[name]
-    path.write_text(json.dumps(document))
     with pytest.raises(MalformedInput, match="no training result" if name in ("format", "version") else name):
-        read_results(tmp_path)
-    code, out, err = cli("tables", "--results", tmp_path)
-    assert (code, out, err.count("\n")) == (2, "", 1)
-    assert path.name in err
+        from_document(document, "file")
 
 
-WRONG = {
-    "unknown field": {"extra": 1},
-    "text for a number": {"accuracy": "0.9"},
-    "true for a number": {"seed": True},
-    "percent for a fraction": {"accuracy": 99.9},
-    "negative accuracy": {"accuracy_answers": -0.1},
-    "negative steps": {"steps": -1},
-    "no sequences": {"eval_sequences": 0},
-    "brief said complete": {"steps": 10},
-    "complete said brief": {"complete": False},
-    "short points": {"curve": [[1, 2.0]]},
-    "words in the curve": {"curve": [[1, 2.0, "x"]]},
-    "a step of the curve beyond the run's": {"curve": [[10**9, 2.0, 0.5]]},
-    "half a step in the curve": {"curve": [[1.5, 2.0, 0.5]]},
-    "more than all right in the curve": {"curve": [[1, 2.0, 1.5]]},
-    "more steps than the preset's": {"steps": 10**6, "complete": True},
-    "fractional steps": {"steps": 1.5},
-    "another format": {"format": "utfproof-certificate"},
-    "another version": {"version": 2},
-}
-WRONG_PRESETS = [
-    {"host": "dense"}, {"extra": 1}, {"heads": 0}, {"betas": 0.9}, {"task": "hop"}, {"m": "456"}, {"heads": None},
+WRONG = [
+    {"extra": 1}, {"accuracy": "0.9"}, {"seed": True}, {"accuracy": 99.9}, {"accuracy_answers": -0.1}, {"steps": -1},
+    {"eval_sequences": 0}, {"steps": 10}, {"complete": False}, {"curve": [[1, 2.0]]}, {"curve": [[1, 2.0, "x"]]},
+    {"curve": [[10**9, 2.0, 0.5]]}, {"curve": [[1.5, 2.0, 0.5]]}, {"curve": [[1, 2.0, 1.5]]}, {"steps": 10**6},
+    {"steps": 1.5}, {"format": "utfproof-certificate"}, {"version": 2}, {"setting": "practice"}, {"loss": math.nan},
+    {"stopped_early": True}, {"stopped_early": 1}, {"loss": 10**400},
 ]  # fmt: skip
+WRONG_PRESETS = [{"host": "dense"}, {"extra": 1}, {"heads": 0}, {"task": "hop"}, {"m": "456"}, {"heads": None}]
 
 
-@pytest.mark.parametrize("change", [*WRONG.values(), *({"preset": change} for change in WRONG_PRESETS)])
-def test_impossible_results_are_refused(tmp_path, change):
-    path, document = _document(tmp_path)
+@pytest.mark.parametrize("change", [*WRONG, *({"preset": change} for change in WRONG_PRESETS)], ids=str)
+def test_impossible_results_are_refused(change):
+    document = to_document(run())
     changed = {name: document[name] | value if name == "preset" else value for name, value in change.items()}
-    path.write_text(json.dumps({**document, **changed}))
     with pytest.raises(MalformedInput):
-        read_result(path)  # whatever its name is
+        from_document({**document, **changed}, "file")
 
 
 @pytest.mark.parametrize("text", ["", "{", "[1]", "null", '{"accuracy": NaN}', "\x00"])
@@ -175,35 +131,20 @@ def test_no_json(tmp_path, text, cli):
     assert (code, err.count("\n")) == (2, 1)
 
 
-def test_not_a_number_is_refused(tmp_path):
-    path, _ = _document(tmp_path)
-    path.write_text(path.read_text().replace('"loss": 0.1', '"loss": NaN'))
-    with pytest.raises(MalformedInput, match="loss"):
-        read_results(tmp_path)
-    with pytest.raises(MalformedInput):
-        write_result(run(preset("1-hop/sparse/attention"), loss=math.inf), tmp_path)
-
-
-def test_a_repeated_key_is_refused(tmp_path):
-    path, _ = _document(tmp_path)
-    path.write_text(path.read_text().replace('"loss": 0.1', '"loss": 0.2, "loss": 0.1'))
-    with pytest.raises(MalformedInput, match="key 'loss' is repeated"):
-        read_results(tmp_path)
-
-
-def test_a_pipe_among_results_is_named(tmp_path):
-    """To read it would wait for ever."""
-    os.mkfifo(tmp_path / "pipe.json")
-    for read in (read_results, optimum.read_documents):
-        with pytest.raises(MalformedInput, match="is no file, where results are"):
-            read(tmp_path)
-
-
-def test_a_copy_is_not_counted_twice(tmp_path):
-    path, _ = _document(tmp_path)
-    (tmp_path / "copy.json").write_bytes(path.read_bytes())
+def test_files_that_are_no_results_of_their_name_are_refused(tmp_path):
+    path = write_result(run(), tmp_path / "copy")
+    (path.parent / "copy.json").write_bytes(path.read_bytes())
     with pytest.raises(MalformedInput, match=path.name):
-        read_results(tmp_path)
+        read_results(path.parent)
+    twice = write_result(run(), tmp_path / "twice")
+    twice.write_text(twice.read_text().replace('"loss": 0.1', '"loss": 0.2, "loss": 0.1'))
+    with pytest.raises(MalformedInput, match="key 'loss' is repeated"):
+        read_results(twice.parent)
+    (tmp_path / "pipes").mkdir()
+    os.mkfifo(tmp_path / "pipes" / "pipe.json")  # to read it would wait for ever
+    for read in (read_results, read_documents):
+        with pytest.raises(MalformedInput, match="is no file, where results are"):
+            read(tmp_path / "pipes")
 
 
 # --- the tables -------------------------------------------------------------------------------------------------
@@ -211,309 +152,164 @@ def test_a_copy_is_not_counted_twice(tmp_path):
 
 def test_printed_numbers_are_the_papers():
     cells = 0
-    for part in training_tables.tables({}):
+    for part in tables.tables({}):
         for row in part.rows:
             for variant, printed in paper.ABLATIONS[row.task].items():
                 if row.label == variant or part.title.endswith(variant):
                     assert row.printed == printed
-            assert row.measured == (None,) * len(PAPER_HOSTS)
             cells += len(row.printed)
-    assert tuple(training_tables.HOSTS) == PAPER_HOSTS
+    assert tuple(tables.HOSTS) == PAPER_HOSTS
     assert cells == 3 * (2 * 5 + 5 * 5)
 
 
-def test_every_cell_finds_its_place():
-    """Each cell filled alone with a number of its own: it stands in the rows of its task and variant, under its host."""
+@pytest.mark.parametrize("setting", ["paper", "theory"])
+def test_every_cell_finds_its_place(setting):
     for task in paper.ABLATIONS:
         for variant, title in PAPER_VARIANTS.items():
             for host in PAPER_HOSTS:
-                cells, further = paper_cells([run(preset(f"{task}/{host}/{variant}"), accuracy=0.321)])
+                results = [run(preset(f"{task}/{host}/{variant}", setting), accuracy=0.321)]
+                cells, further = paper_cells(results, setting)
                 assert not further
-                places = [
-                    (part.title, row.task, row.label, column)
-                    for part in training_tables.tables(cells)
-                    for row in part.rows
-                    for column, found in zip(training_tables.HOSTS, row.measured, strict=True)
-                    if found is not None
-                ]
-                summaries = {"attention-only": "Table 1a", "residual and LN": "Table 1b"}
-                assert len(places) == 1 + (title in summaries)
-                for place, row_task, label, column in places:
-                    assert (row_task, column) == (task, host)
-                    if place.startswith("Table 1"):
-                        assert place.startswith(summaries[title])
-                    else:
-                        assert label == title
+                assert list(cells) == [(task, host, title)]
+                assert cells[task, host, title].accuracies == (0.321,)
+                assert paper_cells(results, "theory" if setting == "paper" else "paper") == ({}, [])
 
 
-def test_mean_and_deviation_over_seeds():
-    values = [0.25, 0.5, 0.625]
-    point = preset("2-hop/random/attention")
-    cells, _ = paper_cells([run(point, seed=s, accuracy=a) for s, a in enumerate(values)])
-    found = cells["2-hop", "random", "attention-only"]
-    assert found.mean == statistics.fmean(values)
-    assert found.deviation == statistics.stdev(values)
-    assert found.accuracy == f"{100 * statistics.fmean(values):.1f} ± {100 * statistics.stdev(values):.1f}"
-    assert found.circumstances == "3 seeds, cpu"
-    assert replace(found, dtypes=("float32", "tf32")).circumstances == "3 seeds, cpu, tf32"
-    single, _ = paper_cells([run(point, accuracy=0.3)])
-    assert single["2-hop", "random", "attention-only"].deviation is None
+def test_mean_and_deviation_over_seeds_and_marks():
+    point = preset("1-hop/random/residual-norm")
+    three = [run(point, seed, accuracy=accuracy) for seed, accuracy in enumerate((0.9, 0.95, 1.0))]
+    ((cell,), _) = (list(paper_cells(three, "paper")[0].values()), 0)
+    assert cell.accuracy == "95.0 ± 5.0"
+    assert cell.circumstances == "3 seeds, 10000 steps, cpu"
+    early = run(point, accuracy=1.0, steps=2500, stopped_early=True, device="cuda", dtype="tf32")
+    (cell,) = paper_cells([early], "paper")[0].values()
+    assert (cell.accuracy, cell.complete) == ("100.0 †", True)
+    assert cell.circumstances == "1 seed, 2500 steps, cuda, tf32"
+    (cell,) = paper_cells([early, *three[1:]], "paper")[0].values()
+    assert len(cell.accuracies) == 2  # a run on another dtype is the same cell, one that was brief is not
 
 
 def test_brief_runs_are_marked_and_give_way():
-    name = "parentheses/sparse/attention"
-    brief = [run(preset(name, steps=n), accuracy=0.7) for n in (100, 300)]
-    cut = run(preset(name), steps=50, accuracy=0.6)
-    cells, further = paper_cells([*brief, cut])
-    shown = cells["parentheses", "sparse", "attention-only"]
-    assert not shown.complete
-    assert (shown.steps, shown.accuracy) == (50, "60.0 *")  # the paper's schedule first
-    assert len(further) == 2
-    cells, further = paper_cells([*brief, cut, run(preset(name), accuracy=0.999), run(preset(name, steps=90_000))])
-    shown = cells["parentheses", "sparse", "attention-only"]
-    assert (shown.complete, shown.accuracy, shown.steps) == (True, "99.9", 10_000)
-    assert len(further) == 4
+    brief = run(preset(NAME, steps=50), accuracy=0.2, complete=False)
+    (cell,) = paper_cells([brief], "paper")[0].values()
+    assert cell.accuracy == "20.0 *"
+    cells, further = paper_cells([brief, run(accuracy=0.3)], "paper")
+    assert [cell.accuracy for cell in cells.values()] == ["30.0"]
+    assert [(item.name, item.differences) for item in further] == [("1-hop/sparse-front/attention", "steps 50")]
 
 
 @pytest.mark.parametrize(
-    "changes",
-    [
-        {"positions": "learned"},
-        {"loss": "sequence"},
-        {"m": 512},
-        {"learning_rate": 0.01},
-        {"head_dim": 4},
-        {"weight_decay": 0.0},
-        {"batch": 10},
-    ],
+    "changes", [{"m": 500}, {"host": "tied"}, {"positions": "none"}, {"length": 30}, {"norm_gain": True}]
 )
 def test_another_experiment_is_no_cell(changes):
-    point = preset("parentheses/random/attention", **changes)
-    cells, further = paper_cells([run(point)])
+    name = "1-hop/random/residual-norm"
+    cells, further = paper_cells([run(preset(name, **changes))], "paper")
     assert not cells
-    assert all(f"{name} {value}" in further[0].differences for name, value in changes.items())
-    assert differences(run(point)).keys() >= changes.keys()
+    assert all(name in further[0].differences for name in changes if name != "host")
 
 
-@pytest.mark.parametrize("name", ["parentheses/trained-own-width/attention", "4-hop/shared-key/attention"])
-def test_hosts_that_the_paper_does_not_have_are_listed_apart(name):
-    cells, further = paper_cells([run(preset(name))])
-    assert not cells
-    assert [item.name for item in further] == [name]
+def test_the_committed_cells_by_an_independent_count():
+    """Full runs, counted from the files alone: setting, host, shape and schedule as the paper's tables print them."""
+    found = defaultdict(list)
+    for path in (ROOT / DEFAULT_FOLDER).glob("*.json"):
+        held = json.loads(path.read_text())
+        given, row = held["preset"], paper.TABLE_ROWS[held["preset"]["task"]]
+        setting = held.get("setting", "theory")
+        host = {"sparse-front": "sparse"}.get(given["host"], given["host"]) if setting == "paper" else given["host"]
+        usual = {"weight_decay": 0.01, "decay": "linear", "init_std": 0.02, "betas": [0.9, 0.999]}
+        usual |= {
+            "positions": "learned" if setting == "paper" else "none",
+            **{n: row[n] for n in ("heads", "head_dim", "m")},
+        }
+        numbers = paper.OPTIMISATION["parentheses" if given["task"] == "parentheses" else "k-hop"]
+        usual |= {"batch": numbers["batch"], "learning_rate": numbers["learning rate"], "warmup": numbers["warm-up"]}
+        usual |= {"steps": paper.TRAINING_STEPS.get(given["task"], 10_000)}
+        extra = {"length", "grow_from", "min_hops", "max_hops", "norm_place", "norm_gain", "max_grad_norm"} & set(given)
+        loss = "answer" if given["task"] == "parentheses" else "sequence"
+        fits = host in PAPER_HOSTS and not extra and given["loss"] == loss and held["complete"]
+        if fits and all(given[name] == value for name, value in usual.items()):
+            flags = tuple(given[name] for name in ("residual", "norm", "mlp"))
+            found[setting, given["task"], host, flags].append((held["seed"], held["accuracy"]))
+    runs = read_results(ROOT / DEFAULT_FOLDER)
+    ours = {}
+    for setting in ("paper", "theory"):
+        for (task, host, title), cell in paper_cells(runs, setting)[0].items():
+            variant = next(name for name, said in PAPER_VARIANTS.items() if said == title)
+            point = preset(f"{task}/{host}/{variant}", setting)
+            if cell.complete:
+                ours[setting, task, host, (point.residual, point.norm, point.mlp)] = list(cell.accuracies)
+    assert ours == {key: [accuracy for _, accuracy in sorted(values)] for key, values in found.items()}
 
 
-@pytest.mark.parametrize(
-    "changes", [{"host": "tied"}, {"host": "random-tied"}, {"host": "sparse-front"}, {"norm": True}]
-)
-def test_a_run_that_has_no_preset_of_its_name_is_held_against_the_task_s_setting(changes):
-    point = preset("parentheses/sparse/attention", **changes)
-    whole, brief, other = (
-        run(preset(point.name, **changes, **more)) for more in ({}, {"steps": 2}, {"batch": 4, "learning_rate": 0.5})
-    )
-    assert (differences(whole), whole.complete) == ({}, True)
-    assert (differences(brief), brief.complete) == ({"steps": 2}, False)
-    assert differences(other) == {"batch": 4, "learning_rate": 0.5}
-    assert paper_cells([whole, brief, other])[0] == {}
-
-
-def test_what_most_cells_share_is_said_once():
-    names = [f"1-hop/{host}/attention" for host in PAPER_HOSTS]
-    runs = [run(preset(name)) for name in names[:2]] + [run(preset(names[2], steps=20), device="cuda")]
-    cells, _ = paper_cells(runs)
-    assert training_tables.coverage(cells) == "2 of the paper's 75 cells have been run in full"
-    said = [part.circumstances for part in training_tables.tables(cells)]
-    assert said[4] == "measured: 1 seed, cpu; 1 seed, 20 steps, cuda: attention-only (fully trained)"
-    assert [bool(line) for line in said] == [True, False, False, False, True, False, False]
-
-
-@pytest.mark.parametrize("width", ["60", "80", "200"])
-def test_no_number_of_the_tables_is_cut(tmp_path, cli, monkeypatch, width):
-    monkeypatch.setenv("COLUMNS", width)
-    points = [preset("4-hop/random/attention"), preset("1-hop/sparse/attention", m=500)]
-    for point in points:
-        for seed, accuracy in enumerate((0.4321, 0.4123)):
-            write_result(run(point, seed, accuracy=accuracy), tmp_path)
-    _, out, _ = cli("tables", "--results", tmp_path, "--sequences", 2000)
-    first = out.partition("Table 1b")[0]
-    assert {"39.4", "35.2", "42.2", "95.6", "45.3", "parentheses"} <= set(first.split())
-    assert "42.2 ± 1.4" in first
-    assert "\nm 500:\n  1-hop/sparse/attention  42.2 ± 1.4, 2 seeds, cpu\n" in out
+# --- the commands -----------------------------------------------------------------------------------------------
 
 
 def test_tables_command(tmp_path, cli):
-    code, out, err = cli("tables", "--results", tmp_path, "--sequences", 2000)
-    assert (code, err) == (0, "")
-    for part in training_tables.tables({}):
-        assert part.title in out
-    assert out.count("baselines, parentheses") == 1
-    assert out.count("baselines, 4-hop") == 1
-    assert "seed" not in out.replace("over the seeds", "")
-    for seed, accuracy in enumerate((0.4321, 0.4323)):
-        write_result(run(preset("4-hop/random/mlp-norm", steps=20), seed, accuracy=accuracy), tmp_path)
-    _, out, _ = cli("tables", "--results", tmp_path, "--sequences", 2000, "--markdown")
-    assert (
-        "| MLP and LN | 82.8 |  | 70.9 | 43.2 ± 0.0 * | 100.0 |  |  | 45.3 |\n\nMeasured: 2 seeds, 20 steps, cpu.\n"
-        in out
-    )
-    assert out.startswith("None of the paper's 75 cells has been run in full.")
-    _, out, _ = cli("tables", "--results", tmp_path, "--sequences", 2000, "--json")
+    for setting in ("paper", "theory"):
+        point = preset("1-hop/random/residual-norm", setting)
+        for seed in range(2):
+            write_result(run(point, seed, accuracy=0.9 + seed / 20), tmp_path)
+    code, out, _ = cli("tables", "--results", tmp_path)
+    assert code == 0
+    assert "96.1 / 92.5 ± 3.5" in out
+    assert "2 seeds, 10000 steps, cpu: 1-hop random" in out
+    assert "Measured without positions" in out
+    code, out, _ = cli("tables", "--results", tmp_path, "--markdown")
+    assert "| 1-hop | 100.0 / – | 96.1 / 92.5 ± 3.5 | 100.0 / – | 86.0 |" in out
+    code, out, _ = cli("tables", "--results", tmp_path, "--json")
     document = json.loads(out)
-    rows = {(part["title"], row["label"]): row for part in document["tables"] for row in part["rows"]}
-    cell = rows["Table 4b: 4-hop", "MLP and LN"]["cells"]["random"]
-    assert cell["paper_percent"] == 70.9
-    assert (cell["measured"]["accuracies"], cell["measured"]["complete"]) == ([0.4321, 0.4323], False)
-    others = [c for row in rows.values() for c in row["cells"].values() if c is not cell]
-    assert all(other["measured"] is None for other in others)
-    assert set(document["baselines"]) == set(paper.ABLATIONS)
+    assert document["tables"][1]["rows"][1]["cells"]["random"]["measured"]["seeds"] == 2
+    assert cli("tables", "--markdown", "--json")[0] == 2
 
 
-def test_tables_of_no_folder(tmp_path, cli, monkeypatch):
-    code, _, err = cli("tables", "--results", tmp_path / "missing")
-    assert (code, err.count("\n")) == (2, 1)
-    monkeypatch.chdir(tmp_path)  # the default folder may be missing: nothing was measured
-    assert cli("tables", "--sequences", 2000, "--json")[0] == 0
-    assert cli("tables", "--json", "--markdown")[0] == 2
-    assert cli("tables", "--sequences", 0)[0] == 2
+def test_tables_fit_100_columns_with_all_results(cli, monkeypatch):
+    monkeypatch.chdir(ROOT)
+    code, out, _ = cli("tables")
+    assert code == 0
+    assert max(map(len, out.splitlines())) <= 100, max(out.splitlines(), key=len)
 
 
-def test_baseline_lines_say_what_is_exact():
-    exact = training_tables.Rule("chance", "", 0.25, 0.2, 0.0, 0)
-    counted = training_tables.Rule("counting", "", 0.931, 0.931, 0.0005, 500)
-    assert training_tables.baseline_line("2-hop", [exact]) == "baselines, 2-hop: chance 25.0 (exact)"
-    line = training_tables.baseline_line("parentheses", [exact, counted])
-    assert "counting 93.1 (500 sequences, standard error at most 0.05; exact: chance)" in line
-    line = training_tables.baseline_line("2-hop", [exact, exact, exact, replace(counted, sequences=90), counted])
-    assert "(exact but for counting, counting: 90 to 500 sequences, standard error at most 0.05)" in line
+def test_tables_elsewhere_name_the_folder_and_need_no_pytorch(tmp_path):
+    code = "import sys; sys.modules['torch'] = None; from utfproof.cli import app; sys.exit(app.run(['tables']))"
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    assert f"No run in {tmp_path / DEFAULT_FOLDER}; name another folder with --results FOLDER." in done.stdout
+    assert "0 of the paper's 75 cells" in done.stdout
 
 
-# --- the figure -------------------------------------------------------------------------------------------------
+def test_what_hosts_hold_stands_beside_what_training_finds():
+    documents = read_documents(ROOT / "results" / "optimum")
+    lines = optimum_table.optimum_lines(documents, read_results(ROOT / DEFAULT_FOLDER))
+    wanted = ("2-hop", "residual", "random", 2266)
+    line = max((x for x in lines if (x.task, x.variant, x.host, x.m) == wanted), key=lambda x: x.embedded)
+    assert line.embedded > 0.99
+    assert fmean(line.found) < 0.54
+    assert line.schedule.startswith("15000 steps")
+    (row,) = optimum_table.cells([line])
+    assert row[:3] == ["2-hop, residual, width 30", "random, m = 2266", "99.3"]
 
 
-@pytest.fixture
-def drawn(monkeypatch, tmp_path):
-    """Draw the figure of some runs and return the figure and its points."""
+def test_the_scaling_figure(tmp_path, cli):
     pytest.importorskip("matplotlib")
-    from utfproof.training import figure
-
-    kept = []
-    original = figure.write_figure
-    monkeypatch.setattr(figure, "write_figure", lambda *given: (kept.append(given[0]), original(*given)))
-
-    def draw(results, name="scaling.svg", setting=None):
-        points = figure.plot_scaling(results, tmp_path / name, setting)
-        assert (tmp_path / name).stat().st_size > 0
-        return kept[-1], points
-
-    return draw
-
-
-def _texts(axes):
-    return [text.get_text() for text in axes.texts]
-
-
-def test_empty_panels_say_so(drawn):
-    picture, points = drawn([])
-    assert points == []
-    assert len(picture.axes) == 3
-    assert all("nothing measured" in _texts(axes) for axes in picture.axes)
-
-
-def test_points_stand_in_their_panels(drawn):
-    runs = []
-    for panel in ("m-bar", "Hd", "ratio"):
-        for number, point in enumerate(scaling_presets(panel)):
-            runs += [run(point, seed=s, accuracy=0.1 * number + 0.01 * s) for s in range(5)]
-    runs = list({made.key: made for made in runs}.values())  # the paper's point is in two sweeps
-    picture, points = drawn(runs, "scaling.png")
-    wanted = {panel: sorted(p.m for p in scaling_presets(panel)) for panel in ("m-bar", "Hd", "ratio")}
-    assert {panel: sorted(p.m for p in points if p.panel == panel) for panel in wanted} == wanted
-    for point in points:
-        assert len(point.measured.accuracies) == 5
-        assert point.measured.deviation == pytest.approx(statistics.stdev([0.0, 0.01, 0.02, 0.03, 0.04]))
-    for axes in picture.axes:
-        assert "nothing measured" not in _texts(axes)
-        (bars,) = axes.containers
-        assert bars.has_yerr
-    heights = [segment[1][1] - segment[0][1] for segment in picture.axes[0].containers[0][2][0].get_segments()]
-    assert heights == pytest.approx([200 * statistics.stdev([0.0, 0.01, 0.02, 0.03, 0.04])] * len(heights))
-
-
-def test_the_data_fill_the_axis_and_rules_are_lines_or_named_at_its_edge(drawn):
-    rules = {r.name: 100 * r.accuracy for r in task_baselines("2-hop") if "no position" not in r.name}
-    between = rules["last five characters"]
-    points = scaling_presets("Hd")
-    runs = [run(point, seed=s, accuracy=0.6 + 0.02 * n + 0.01 * s) for n, point in enumerate(points) for s in range(2)]
-    picture, _ = drawn(runs)
-    for axes in picture.axes:
-        low, high = axes.get_ylim()
-        assert 58 < low < 60 < 69 < high < 71  # 60 to 69 %, and deviations
-        across = {line.get_ydata()[0] for line in axes.lines if line.get_linestyle() == ":"}
-        assert across == {reached for reached in rules.values() if low <= reached <= high} >= {between}
-        assert any(text.startswith("below: last four characters, ") for text in _texts(axes))
-        assert not any(text.startswith("above") for text in _texts(axes))
-    picture, _ = drawn([run(points[0], accuracy=0.5)])
-    assert any(text.startswith("above: last ") and text.endswith("52.2") for text in _texts(picture.axes[0]))
-
-
-def test_other_experiments_stay_out_of_the_figure(drawn):
-    others = [
-        run(preset("3-hop/random/attention")),
-        run(preset("2-hop/random/attention", positions="learned")),
-        run(preset("2-hop/random/attention", layers=4)),
-        run(preset("2-hop/shared-key/attention")),
-        run(preset("2-hop/trained-own-width/attention")),
-        run(preset("2-hop/random/attention", m=4000)),
-    ]
-    assert drawn(others)[1] == []
-
-
-def test_an_experiment_of_another_setting_has_a_figure_of_its_own(drawn):
     from utfproof.training.figure import scaling_points
 
-    name, setting = "2-hop/random/residual-norm", {"length": 30, "batch": 32}
-    runs = [run(preset(name)), run(preset(name, **setting)), run(preset(name, length=30))]
-    assert [len(scaling_points(runs, chosen)) for chosen in ({}, setting, {"length": 30}, {"length": 31})] == [
-        2,
-        2,
-        2,
-        0,
-    ]
-    picture, points = drawn(runs, setting=setting)
-    assert [point.panel for point in points] == ["m-bar", "ratio"]
-    assert picture._suptitle.get_text() == "changed: batch 32, length 30"
-    with pytest.raises(MalformedInput, match="depth"):
-        scaling_points(runs, {"depth": 3})
-    with pytest.raises(MalformedInput, match="head_dim"):
-        scaling_points(runs, {"head_dim": 3})
-    assert scaling_points(runs, {"batch": runs[0].point.batch}) == scaling_points(runs, {})  # the paper's own
-    for impossible in ({"length": "abc"}, {"positions": "foo"}, {"task": "1-hop"}, {"norm": True}, {"seed": 3}):
-        with pytest.raises(MalformedInput, match=next(iter(impossible))):
-            scaling_points(runs, impossible)
-
-
-def test_brief_points_are_told_apart(drawn):
-    name = "2-hop/random/attention"
-    picture, points = drawn([run(preset(name)), run(preset(name, steps=10), seed=1)])
-    assert {(p.measured.steps, p.measured.complete) for p in points} == {(15_000, True), (10, False)}
-    labels = [text.get_text() for text in picture.legends[0].get_texts()]
-    assert sum("brief" in label for label in labels) == 1
-
-
-def test_figure_command(tmp_path, cli):
-    pytest.importorskip("matplotlib")
-    write_result(run(preset("2-hop/sparse/residual-norm")), tmp_path)
-    picture = tmp_path / "p.svg"
-    code, out, _ = cli("figure", "scaling", "--results", tmp_path, "-o", picture, "--json")
-    assert code == 0
-    assert [point["panel"] for point in json.loads(out)["points"]] == ["m-bar", "ratio"]
-    assert picture.read_text().startswith("<?xml")
-    code, out, _ = cli("figure", "scaling", "--results", tmp_path, "-o", picture)
-    assert "nothing measured" in out
-    for wrong in (
-        ["figure", "loss", "-o", picture],
-        ["figure", "scaling", "-o", tmp_path / "p.txt7"],
-        ["figure", "scaling", "--results", tmp_path / "none", "-o", picture],
-        ["figure", "scaling", "-o", tmp_path / "none" / "p.png"],
-    ):
-        code, _, err = cli(*wrong)
-        assert (code, err.count("\n")) == (2, 1)
+    point = preset("2-hop/random/residual-norm")
+    runs = [run(point, seed) for seed in range(2)] + [run(replace(point, m=512)), run(preset(point.name, "theory"))]
+    runs += [run(preset(point.name, length=30), complete=True)]
+    found = {(p.panel, p.m, len(p.measured.accuracies)) for p in scaling_points(runs)}
+    assert found == {("m-bar", 1024, 2), ("ratio", 1024, 2), ("ratio", 512, 1)}
+    for one in runs:
+        write_result(one, tmp_path / "results")
+    code, out, err = cli(
+        "figure", "scaling", "--results", tmp_path / "results", "-o", tmp_path / "scaling.svg", "--json"
+    )
+    assert code == 0, err
+    assert len(json.loads(out)["points"]) == 3
+    assert (tmp_path / "scaling.svg").read_text().lstrip().startswith("<?xml")
+    assert cli("figure", "other", "-o", tmp_path / "x.svg")[0] == 2

@@ -427,12 +427,11 @@ def _emulate_fused(size: str, _: Path) -> tuple[Call, Call]:
 def _train(task: str, _: Path) -> tuple[Call, Call]:
     import torch
 
-    from utfproof.training.loop import Trainer
     from utfproof.training.presets import preset
+    from utfproof.training.step import Trainer
 
     torch.set_num_threads(1)
-    setting = preset(f"{task}/sparse/attention")
-    narrow, wide = (Trainer(setting, [0], device="cpu", dtype="float32", engine=name) for name in ("auto", "wide"))
+    narrow, wide = (Trainer(preset(f"{task}/sparse/attention", "theory"), 0, engine=name) for name in ("paths", "wide"))
     return narrow.step, wide.step
 
 

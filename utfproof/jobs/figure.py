@@ -9,7 +9,6 @@ from utfproof.errors import MalformedInput
 from utfproof.jobs.job import Job, Outcome
 from utfproof.jobs.parameters import argument, option, written
 from utfproof.jobs.tables import results_folder
-from utfproof.jobs.train import name_values
 
 FIGURES = ("scaling",)
 
@@ -18,17 +17,14 @@ FIGURES = ("scaling",)
 class Figure(Job, order=180):
     """Accuracy on 2-hop against m: at m = m-bar, at m = H d, and from 0.5 to 2 times m-bar; ± 1 sd over seeds.
 
-    Without --set, runs of the paper's setting, brief ones too; with it, those that differ from it in just these fields. Exit 0;
-    panels without runs say that nothing was measured.
+    Brief runs are dashed. Exit 0; panels without runs say that nothing was measured.
     """
 
     examples = "Example: utfproof figure scaling --results results/training -o scaling.svg"
     name: str = argument(..., f"Which figure: {', '.join(FIGURES)}.")
     output: Path = written(..., "Picture to write (.png, .svg, .pdf).")
     results: Path | None = option(None, "Folder of finished runs; results/training by default.")
-    changes: list[str] | None = option(
-        None, "NAME=VALUE: the experiment with this field changed (length, batch, ...); repeatable.", "--set"
-    )
+    setting: str = option("paper", "Of which runs", choices=("paper", "theory"))
 
     def run(self) -> Outcome:
         from dataclasses import asdict
@@ -41,7 +37,7 @@ class Figure(Job, order=180):
         from utfproof.training.figure import PANELS, plot_scaling
         from utfproof.training.results import read_results
 
-        points = plot_scaling(read_results(results_folder(self.results)), self.output, name_values(self.changes or []))
+        points = plot_scaling(read_results(results_folder(self.results)), self.output, self.setting)
         document = {"figure": self.name, "file": str(self.output), "points": [asdict(point) for point in points]}
         counts = {panel: sum(point.panel == panel for point in points) for panel in PANELS}
         rows = {panel: f"{counts[panel]} points" if counts[panel] else "nothing measured" for panel in PANELS}

@@ -110,21 +110,31 @@ def training_of(found: Gathered) -> Training | None:
     if not sources:
         return None
     from utfproof.reporting.report_training import Curve, Training
+    from utfproof.training.presets import SETTINGS
     from utfproof.training.results import paper_cells
     from utfproof.training.tables import HOSTS, document, tables
+    from utfproof.training.tasks import kind_of
 
     results = _results(sources)
-    cells, further = paper_cells(results)
-    presets = [result.point for result in results]
     curves = tuple(
         Curve(
-            point.task, point.host, point.variant, point.m, result.seed, result.steps, result.complete, result.accuracy,
-            tuple(result.curve),
+            run.preset["task"], run.preset["host"], run.variant, run.preset["m"], run.seed, run.steps, run.complete,
+            run.accuracy, tuple(run.curve),
         )
-        for point, result in zip(presets, results, strict=True)
+        for run in results
     )  # fmt: skip
-    rules = {task: _exact_rules(task) for task in dict.fromkeys(point.task for point in presets)}
-    return Training(HOSTS, document(tables(cells), rules, further), curves)
+    rules = {task: kind_of(task).baselines(0) for task in dict.fromkeys(run.preset["task"] for run in results)}
+    shown: dict[str, Any] = {"tables": [], "baselines": {}, "further": []}
+    for setting in SETTINGS:
+        if any(run.setting == setting for run in results):
+            cells, further = paper_cells(results, setting)
+            part = document(tables(cells), rules, further)
+            for table in part["tables"]:
+                table["title"] += f", setting {setting}"
+            shown["tables"] += part["tables"]
+            shown["further"] += part["further"]
+            shown["baselines"] = part["baselines"]
+    return Training(HOSTS, shown, curves)
 
 
 def _results(sources: list[Source]) -> list[RunResult]:
@@ -139,12 +149,3 @@ def _results(sources: list[Source]) -> list[RunResult]:
         seen[result.key] = source.name
         results.append(result)
     return results
-
-
-def _exact_rules(task: str) -> list[Any]:
-    """Baselines that are computed exactly; others are sampled, with torch, by `utfproof tables`."""
-    from utfproof.training.tables import Rule
-    from utfproof.training.tasks import kind_of, task_baselines
-
-    found = task_baselines(task, 0) if kind_of(task).exact else []
-    return [Rule(b.name, b.rule, b.accuracy, b.answers, b.standard_error, b.sequences) for b in found]

@@ -2,27 +2,24 @@
 
 from __future__ import annotations
 
+import textwrap
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from utfproof.errors import MalformedInput
-from utfproof.ground.console import console
-from utfproof.ground.progress import stage
 from utfproof.jobs.job import Job, Outcome
 from utfproof.jobs.parameters import option
 
 if TYPE_CHECKING:
-    from utfproof.training.optimum_table import Table
-    from utfproof.training.tables import Further, Rule, TablePart
+    from collections.abc import Sequence
 
-
-SHORT = 16
-"""Characters of cells that stay on one line."""
+WIDTH = 100
+"""Columns of a table, at most."""
 
 
 def results_folder(given: Path | None) -> Path:
-    """The folder of results: the default one may be missing (nothing was measured), one that is named may not."""
+    """The folder of results: the default one may be missing, a named one may not."""
     from utfproof.training.results import DEFAULT_FOLDER
 
     if given is None:
@@ -36,10 +33,10 @@ def results_folder(given: Path | None) -> Path:
 
 @dataclass(frozen=True, kw_only=True)
 class Tables(Job, order=170):
-    """The paper's four tables: what it prints, what was measured (mean ± sd, seeds, steps, device), the optimum where it is
-    known, and the best simple rule; below them all rules, and what `utfproof optimum` has measured.
+    """The paper's tables: what it prints, and what was measured (mean ± sd over the seeds, steps, device).
 
-    Exit 0, also when nothing was measured. 2: a file of the folder is no result.
+    First the setting `paper` (learned positions), then `theory` (no positions), then what `utfproof optimum` has measured.
+    Needs no PyTorch. Exit 0, also when nothing was measured. 2: a file of the folder is no result.
     """
 
     examples = (
@@ -47,38 +44,69 @@ class Tables(Job, order=170):
     )
     results: Path | None = option(None, "Folder of finished runs; results/training by default.")
     optimum: Path | None = option(None, "Folder of `utfproof optimum`; results/optimum by default, beside --results.")
-    sequences: int | None = option(None, "Sequences that baselines of parentheses are counted on.")
     as_markdown: bool = option(False, "Markdown in place of drawn tables.", "--markdown")
 
     def run(self) -> Outcome:
-        from utfproof.training import optimum_table
+        from utfproof.training import optimum_table, tables
         from utfproof.training.optimum import read_documents
+        from utfproof.training.presets import PAPER_TASKS
         from utfproof.training.results import paper_cells, read_results
-        from utfproof.training.tables import coverage, document, markdown, tables
+        from utfproof.training.tasks import kind_of
 
         if self.says("as_json") and self.as_markdown:
             raise MalformedInput("--json and --markdown exclude each other")
-        runs = read_results(results_folder(self.results))
-        cells, further = paper_cells(runs)
-        found = optimum_table.optimum_tables(read_documents(_optimum_folder(self.optimum, self.results)), runs)
-        parts = tables(cells, optimum_table.held(found))
-        with stage("baselines"):
-            rules = _rules(self.sequences)
+        folder = results_folder(self.results)
+        runs = read_results(folder)
+        (cells, further), (theory, more) = (paper_cells(runs, setting) for setting in ("paper", "theory"))
+        lines = optimum_table.optimum_lines(read_documents(_optimum_folder(self.optimum, self.results)), runs)
+        parts, rules = tables.tables(cells), {task: kind_of(task).baselines(0) for task in PAPER_TASKS}
+        places = {setting: tables.coverage(found) for setting, found in (("paper", cells), ("theory", theory))}
 
         def show() -> None:
+            if not runs:
+                print(f"No run in {folder.absolute()}; name another folder with --results FOLDER.\n")
             if self.as_markdown:
-                print(f"{coverage(cells)}.\n\n{markdown(parts, rules, further)}", end="")
-                print(f"\n{optimum_table.markdown(found)}" if found else "", end="")
-            else:
-                print(f"{coverage(cells)}\n")
-                _print(parts, rules, further)
-                _print_optimum(found)
+                print(tables.markdown(parts, rules, theory), end="")
+                if lines:
+                    print(f"\n### What fixed hosts hold\n\n{_markdown(lines)}", end="")
+                return
+            _write(f"Setting paper (learned positions): {places['paper']}.\n")
+            for part in parts:
+                _draw(
+                    f"{part.title} ({part.label})", tables.HEADER, [tables.row_cells(row, rules) for row in part.rows]
+                )
+                _write(*part.circumstances)
+            _write(
+                tables.REMARK, "", "Simple rules:", *(tables.rule_line(task, found) for task, found in rules.items())
+            )
+            if theory:
+                _write("", f"Setting theory (no positions): {places['theory']}.\n")
+                _draw("Measured without positions", ["", *tables.HOSTS.values()], tables.compact(theory))
+            if lines:
+                _draw("What fixed hosts hold", optimum_table.HEADER, optimum_table.cells(lines))
+                _write(optimum_table.REMARK)
+            others = len(further) + len(more)
+            _write("", f"{others} further runs differ from the paper's cells in other fields; --json lists them.")
 
-        return Outcome({**document(parts, rules, further), "optimum": optimum_table.document(found)}, text=show)
+        document = {
+            **tables.document(parts, rules, further),
+            "theory": tables.document(tables.tables(theory), {}, more),
+            "coverage": places,
+            "folder": str(folder),
+            "optimum": optimum_table.document(lines),
+        }
+        return Outcome(document, text=show)
+
+
+def _markdown(lines: Sequence[Any]) -> str:
+    from utfproof.training.optimum_table import HEADER, REMARK, cells
+    from utfproof.training.tables import markdown_table
+
+    return f"{markdown_table(HEADER, cells(lines))}\n{REMARK}\n"
 
 
 def _optimum_folder(given: Path | None, results: Path | None) -> Path:
-    """The folder of `utfproof optimum`: the default one may be missing, one that is named may not."""
+    """The folder of `utfproof optimum`: the default one may be missing, a named one may not."""
     from utfproof.training.optimum import DEFAULT_FOLDER
 
     if given is not None and not given.is_dir():
@@ -88,73 +116,23 @@ def _optimum_folder(given: Path | None, results: Path | None) -> Path:
     return DEFAULT_FOLDER if results is None else results.parent / DEFAULT_FOLDER.name
 
 
-def _rules(sequences: int | None) -> dict[str, list[Rule]]:
-    from utfproof.training.presets import PAPER_TASKS
-    from utfproof.training.tables import Rule
-    from utfproof.training.task import SEQUENCES
-    from utfproof.training.tasks import task_baselines
-
-    return {
-        task: [
-            Rule(b.name, b.rule, b.accuracy, b.answers, b.standard_error, b.sequences)
-            for b in task_baselines(task, SEQUENCES if sequences is None else sequences)
-        ]
-        for task in PAPER_TASKS
-    }
+def _write(*lines: str) -> None:
+    for line in lines:
+        print("\n".join(textwrap.wrap(line, WIDTH, subsequent_indent="  ")) + "\n" * line.endswith("\n"))
 
 
-def _print(parts: list[TablePart], rules: dict[str, list[Rule]], further: list[Further]) -> None:
-    from rich.text import Text
-
-    from utfproof.training.tables import BRIEF, HOSTS, REMARK, SAME, baseline_line, by_difference, row_cells
-
-    screen = console()
-    sides = [f"{host if side == 'paper' else ''}\n{side}" for host in HOSTS for side in ("paper", "here")]
-    for part in parts:
-        lines = [row_cells(row, rules) for row in part.rows]
-        _draw(screen, f"{part.title} ({part.label})", ["", *sides, "optimum\n≥", "best\nrule"], lines)
-        screen.print(Text(f"{part.circumstances}\n" if part.circumstances else ""))
-    for task, found in rules.items():
-        screen.print(Text(baseline_line(task, found)))
-    screen.print()
-    if further:
-        screen.print(Text("Further runs", style="bold"))
-        for differences, runs in by_difference(further).items():
-            screen.print(Text(f"\n{differences}:" if differences != SAME else "\nhosts that the paper does not train:"))
-            width = max(len(item.name) for item in runs)
-            for item in runs:
-                screen.print(Text(f"  {item.name:{width}}  {item.said}"), soft_wrap=True)
-        screen.print()
-    screen.print(Text(f"{REMARK}; {BRIEF}"))
-
-
-def _print_optimum(found: list[Table]) -> None:
-    from rich.text import Text
-
-    from utfproof.training.optimum_table import cells, header, notes
-
-    screen = console()
-    for table in found:
-        screen.print()
-        _draw(screen, f"The optimum known: {table.title}", header(table), cells(table))
-        for note in notes(table):
-            screen.print(Text(note))
-
-
-def _draw(screen: Any, title: str, header: list[str], lines: list[list[str]]) -> None:
+def _draw(title: str, header: Sequence[str], lines: Sequence[Sequence[str]]) -> None:
+    """A table of at most WIDTH columns."""
     from rich import box
-    from rich.measure import Measurement
+    from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
     table = Table(
         title=Text(title), title_justify="left", box=box.SIMPLE_HEAD, title_style="bold", padding=(0, 1, 0, 0)
     )
-    for name, column in zip(header, zip(*lines, strict=True), strict=True):
-        whole = all(len(cell) <= SHORT for cell in column)
-        words = [part for cell in (name, *column) for part in (cell.split("\n") if whole else cell.split())]
-        table.add_column(Text(name), overflow="fold", no_wrap=whole, min_width=max(map(len, words), default=1))
+    for name in header:
+        table.add_column(Text(name), overflow="fold")
     for line in lines:
         table.add_row(*(Text(cell) for cell in line))
-    least = Measurement.get(screen, screen.options.update(width=1000), table).minimum
-    console(least=least).print(table)  # rather beyond the edge than cut
+    Console(highlight=False, width=WIDTH).print(table)

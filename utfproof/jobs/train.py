@@ -19,9 +19,9 @@ from utfproof.jobs.job import Context, Found, Job, Outcome, Prepared
 from utfproof.jobs.parameters import argument, option
 
 if TYPE_CHECKING:
+    from utfproof.training.loop import RunSetting, Tick
     from utfproof.training.presets import Preset
     from utfproof.training.results import RunResult
-    from utfproof.training.run import RunSetting, Tick
 
 
 _OF_THE_PRESET = (
@@ -39,17 +39,20 @@ class Train(Limited, Job, order=150):
     """
 
     examples = (
-        "Examples: utfproof train parentheses/sparse/attention; "
+        "Examples: utfproof train 1-hop/sparse/residual-norm; "
         "utfproof train 2-hop/random/residual-norm --seeds 5 --device cuda; "
-        "utfproof train 1-hop/sparse/attention --steps 200 --set m=600 -o runs/trial; "
+        "utfproof train 1-hop/sparse/attention --setting theory --steps 200 --set m=600 -o runs/trial; "
         "utfproof train 2-hop/random/residual-norm --scaling ratio --seeds 5"
     )
-    preset: str = argument(..., "TASK/HOST/VARIANT, such as parentheses/sparse/attention.")
+    preset: str = argument(..., "TASK/HOST/VARIANT, such as 1-hop/sparse/residual-norm.")
+    setting: str = option(
+        "paper", "paper (learned positions, sparse-front) or theory (no positions)", choices=("paper", "theory")
+    )
     steps: int | None = option(None, "Steps; fewer than the preset's mark a brief run.", kind="positive")
     seed: int = option(0, "Seed of initial values, data and random hosts.", kind="seed")
     seeds: int = option(1, "So many seeds, from --seed on.", kind="positive", aside=True)
     batch: int | None = option(None, "Sequences a step.")
-    positions: str | None = option(None, "none (the theory's), or learned.")
+    positions: str | None = option(None, "none or learned; the setting's by default.")
     loss: str | None = option(None, "Positions the loss averages over: answer, sequence.")
     m: int | None = option(None, "Embedding dimension of the host; the preset's by default.", kind="positive")
     head_dim: int | None = option(None, "Head dimension; the preset's by default.", kind="positive")
@@ -58,16 +61,10 @@ class Train(Limited, Job, order=150):
     weight_decay: float | None = option(None, "Weight decay; the preset's by default.")
     warmup: int | None = option(None, "Steps of warmup; the preset's by default.")
     changes: list[str] | None = option(None, "NAME=VALUE for any other field of the preset; repeatable.", "--set")
-    follow: str = option(
-        "paper",
-        "Where the paper is silent: paper (this project's choices) or upstream (public code).",
-        "--preset",
-        aside=True,
-    )
     scaling: str | None = option(
         None, "Run every point of this panel of the scaling figure: m-bar, Hd, ratio or all.", aside=True
     )
-    engine: str = option("auto", "paths (path space), wide (m-wide), shared (equal states once), or auto.")
+    engine: str = option("auto", "paths (path space: no positions, LN, MLPs), wide (m-wide), or auto.")
     device: str = option("cpu", "cpu, or a torch device such as cuda.")
     dtype: str = option("float32", "float32, float64, bfloat16, or tf32 on a GPU: float32 whose products take TF32.")
     threads: int | None = option(None, "Threads of torch; its own choice by default.", kind="parallel", aside=True)
@@ -78,17 +75,18 @@ class Train(Limited, Job, order=150):
     checkpoint_every: int = option(1000, "Steps between checkpoints.", aside=True)
     log_every: int = option(100, "Steps between lines of the log.", aside=True)
     eval_sequences: int = option(10000, "Fresh sequences that the final accuracy is measured on.", kind="positive")
-    tensorboard: Path | None = option(None, "Folder for TensorBoard.")
     again: bool = option(False, "Run although its result file is there.", aside=True)
 
     def run(self) -> Outcome:
         from utfproof.ground.arrays import require_device
-        from utfproof.training.models import check_dtype
+        from utfproof.training.loop import Interrupted, RunSetting
+        from utfproof.training.model import check_dtype
         from utfproof.training.presets import preset as preset_named
-        from utfproof.training.presets import scaling_presets, upstream_fields
+        from utfproof.training.presets import scaling_presets
         from utfproof.training.results import DEFAULT_FOLDER
-        from utfproof.training.run import Interrupted, RunSetting
 
+        overrides = self._changes()
+        point = preset_named(self.preset, self.setting, **overrides)  # a wrong name first, before what PyTorch needs
         check_seed(self.seed + self.seeds - 1)
         require_device(self.device)
         for folder in (self.results, self.output):
@@ -97,16 +95,13 @@ class Train(Limited, Job, order=150):
         if self.threads is not None:
             use_threads(self.threads)
         check_dtype(self.dtype, self.device)
-        if self.follow not in ("paper", "upstream"):
-            raise MalformedInput(f"--preset {self.follow!r} is unknown; choose paper or upstream")
-        silent = upstream_fields(self.preset) if self.follow == "upstream" else {}
-        overrides = {**silent, **self._changes()}
-        if self.scaling is None:
-            points = [preset_named(self.preset, **overrides)]
-        elif self.output is not None:
-            raise MalformedInput("--scaling runs many points: each needs a RUNDIR of its own; leave out -o")
-        else:
-            points = scaling_presets(self.scaling, self.preset, **overrides)
+        points = [point]
+        if self.scaling is not None:
+            if self.preset != "2-hop/random/residual-norm":
+                raise MalformedInput(f"--scaling is about 2-hop/random/residual-norm, got {self.preset}")
+            if self.output is not None:
+                raise MalformedInput("--scaling runs many points: each needs a RUNDIR of its own; leave out -o")
+            points = scaling_presets(self.scaling, self.setting, **overrides)
         setting = RunSetting(
             self.device,
             self.dtype,
@@ -116,7 +111,6 @@ class Train(Limited, Job, order=150):
             checkpoint_every=self.checkpoint_every,
             log_every=self.log_every,
             eval_sequences=self.eval_sequences,
-            tensorboard=self.tensorboard,
             again=self.again,
             max_memory=self.limit,
         )
@@ -142,8 +136,8 @@ class Train(Limited, Job, order=150):
 
     @classmethod
     def prepared(cls, given: dict[str, Any], folder: Path) -> Iterator[Prepared]:
-        from utfproof.training.loop import engine_name
-        from utfproof.training.models import check_dtype
+        from utfproof.training.model import check_dtype
+        from utfproof.training.step import engine_name
 
         chosen = cls.of(given)._preset()
         check_dtype(given["dtype"], given["device"])
@@ -153,10 +147,10 @@ class Train(Limited, Job, order=150):
     def _preset(self) -> Preset:
         from utfproof.training.presets import preset
 
-        return preset(self.preset, **{name: getattr(self, name) for name in _OF_THE_PRESET})
+        return preset(self.preset, self.setting, **{name: getattr(self, name) for name in _OF_THE_PRESET})
 
     def found(self, context: Context) -> Found:
-        from utfproof.training import run as runs
+        from utfproof.training import loop as runs
         from utfproof.training.results import to_document
 
         with tempfile.TemporaryDirectory() as name:
@@ -171,7 +165,7 @@ class Train(Limited, Job, order=150):
 
 
 def _run(point: Preset, seeds: list[int], setting: RunSetting) -> list[RunResult]:
-    from utfproof.training.run import run
+    from utfproof.training.loop import run
 
     with _live(f"{point.name}, m = {point.m}") as advance:
         return run(point, seeds, setting, advance)
@@ -203,7 +197,19 @@ def name_values(items: list[str]) -> dict[str, Any]:
 
 
 def _document(result: RunResult) -> dict[str, Any]:
-    names = ("seed", "steps", "complete", "device", "dtype", "engine", "accuracy", "accuracy_answers", "loss")
+    names = (
+        "setting",
+        "seed",
+        "steps",
+        "complete",
+        "stopped_early",
+        "device",
+        "dtype",
+        "engine",
+        "accuracy",
+        "accuracy_answers",
+        "loss",
+    )
     more = ("eval_sequences", "seconds", "parameters", "note", "key")
     return {name: getattr(result, name) for name in (*names, *more)}
 
@@ -211,8 +217,10 @@ def _document(result: RunResult) -> dict[str, Any]:
 def _rows(preset: Preset, found: list[RunResult]) -> dict[str, str]:
     first = found[0]
     brief = "" if first.complete else ", a brief run"
+    brief += ", stopped early at 100 %" if first.stopped_early else ""
     rows = {
         "run": f"{first.steps} steps{brief}, batch {preset.batch}, {first.engine} engine, {first.dtype} on {first.device}",
+        "setting": f"{preset.setting}, positions {preset.positions}",
         "model": f"{preset.shape}, m = {preset.m}, {preset.host}, {preset.variant}; {first.parameters} trained numbers",
     }
     for result in found:
@@ -240,16 +248,16 @@ def _point_rows(points: list[Preset], found: list[list[RunResult]]) -> dict[str,
 
 @contextmanager
 def _live(name: str) -> Iterator[Callable[[Tick], None]]:
-    """A stage for each group of seeds: steps, loss, accuracy and rate of the last logged batch."""
+    """A stage for each seed: steps, loss, accuracy and rate of the last logged batch."""
     with ExitStack() as opened:
-        stages: dict[tuple[int, ...], Stage] = {}
+        stages: dict[int, Stage] = {}
 
         def advance(tick: Tick) -> None:
-            if tick.seeds not in stages:
-                label = f"train {name}, seed{'s' * (len(tick.seeds) > 1)} {', '.join(map(str, tick.seeds))}"
-                stages[tick.seeds] = opened.enter_context(stage(label, tick.steps, unit="steps"))
-                stages[tick.seeds].resume(tick.done)
+            if tick.seed not in stages:
+                label = f"train {name}, seed {tick.seed}"
+                stages[tick.seed] = opened.enter_context(stage(label, tick.steps, unit="steps"))
+                stages[tick.seed].resume(tick.done)
             note = f"loss {tick.loss:.4f} accuracy {tick.accuracy:.1%} {tick.rate:.1f} steps/s"
-            stages[tick.seeds].reach(tick.done, note)
+            stages[tick.seed].reach(tick.done, note)
 
         yield advance

@@ -13,7 +13,6 @@ from utfproof.frontier.questions import ANY as ANY_HOST
 from utfproof.ground.forms import ANY, DIALECT, INTEGER, NUMBER, WHOLE, Each, Either, Maybe, json_schema
 from utfproof.ground.notions import Notion
 from utfproof.reporting.document import VERDICTS
-from utfproof.training.presets import HOSTS
 
 SHAPE = {
     "heads": WHOLE, "layers": WHOLE, "head_dim": WHOLE, "d_in": WHOLE, "d_out": WHOLE, "residual?": bool, "m?": Maybe(WHOLE),
@@ -21,6 +20,24 @@ SHAPE = {
 """A shape, as all documents write it."""
 PRESET = Each(ANY)
 """A training preset, every setting by its name."""
+RUN = {
+    "accuracy": Maybe(NUMBER), "accuracy_answers": NUMBER, "complete": bool, "device": str, "dtype": str, "engine": str,
+    "eval_sequences": WHOLE, "key": str, "loss": Maybe(NUMBER), "note": str, "parameters": WHOLE, "seconds": NUMBER,
+    "seed": WHOLE, "setting": str, "steps": WHOLE, "stopped_early": bool,
+}  # fmt: skip
+"""One training run."""
+_MEASURED = {
+    "accuracies": [NUMBER], "answers": [NUMBER], "complete": bool, "devices": [str], "dtypes": [str], "mean": NUMBER,
+    "mean_answers": NUMBER, "seeds": WHOLE, "standard_deviation": Maybe(NUMBER), "steps": WHOLE, "stopped_early": bool,
+}  # fmt: skip
+TABLES = {
+    "baselines": Each([{"accuracy": NUMBER, "answers": NUMBER, "name": str, "rule": str, "sequences": WHOLE,
+                        "standard_error": NUMBER}]),
+    "further": [{"differences": str, "measured": _MEASURED, "name": str}],
+    "tables": [{"label": str, "rows": [{"cells": Each({"measured": Maybe(_MEASURED), "paper_percent": NUMBER}),
+                                        "label": str, "task": str}], "title": str}],
+}  # fmt: skip
+"""The paper's tables in one setting."""
 _NOTIONS = tuple(notion.value for notion in Notion)
 EMULATION = {
     "notion": _NOTIONS, "holds": Maybe(bool), "undecided?": WHOLE, "engine": str, "precision": str,
@@ -88,8 +105,10 @@ COMMANDS: dict[str, Any] = {
     "bench train": {"accelerator?": str, "benchmark": ("train",), "cores": WHOLE, "load_average": NUMBER, "processor": str,
         "results": [{"batch": WHOLE, "contestants": [{"engine": str, "first_loss": NUMBER, "host": Maybe(str), "m": WHOLE,
         "median_processor_seconds": Maybe(NUMBER), "median_seconds": NUMBER, "multiplications": NUMBER, "name": str,
-        "seconds": [NUMBER], "steps_per_second": NUMBER, **{f"{ratio} {host} wide?": NUMBER for host in HOSTS for ratio in
-        ("speed over", "less processor time than", "fewer multiplications than")}}], "context": WHOLE,
+        "seconds": [NUMBER], "steps_per_second": NUMBER, **{f"{ratio} {host} wide?": NUMBER
+        for host in ("sparse", "random") for ratio in ("speed over", "less processor time than",
+        "fewer multiplications than")}}],
+        "context": WHOLE,
         "dimensions": [WHOLE], "task": str}], "setting": {"batch": Maybe(WHOLE), "device": str, "dtype": str,
         "repetitions": WHOLE, "seed": WHOLE, "threads": WHOLE, "variant": str}, "versions": Each(str)},
     "build": {"construction?": str, "dtype": str, "file": str, "m?": WHOLE, "shape": SHAPE, "system": str,
@@ -183,22 +202,11 @@ COMMANDS: dict[str, Any] = {
         "symbols": WHOLE, "terms": WHOLE}), "shape": SHAPE, "spanning": Maybe({"holds": bool, "rank": WHOLE, "vectors":
         WHOLE}),
         "tied": bool},
-    "tables": {"baselines": Each([{"accuracy": Maybe(NUMBER), "answers": NUMBER, "name": str, "rule": str, "sequences": WHOLE,
-        "standard_error": Maybe(NUMBER)}]), "further": [{"differences": str, "measured": {"accuracies": [NUMBER],
-        "answers": [NUMBER], "complete": bool, "devices": [str], "dtypes": [str], "mean": NUMBER, "mean_answers": NUMBER,
-        "notes": [ANY], "seeds": WHOLE, "standard_deviation": Maybe(ANY), "steps": WHOLE}, "name": str}],
-        "optimum": [{"baseline": Maybe(ANY), "left_out": [ANY], "lines": [{"condition": Maybe(NUMBER), "embedded": NUMBER,
-        "from_scratch": [{"accuracy": Maybe(NUMBER), "other": str, "seed": WHOLE, "steps": WHOLE}], "host": str,
-        "largest_difference": NUMBER, "largest_logit": NUMBER, "m": WHOLE, "trained_on": [{"after": NUMBER,
-        "before": NUMBER, "learning_rate": NUMBER, "loss_after": NUMBER, "loss_before": NUMBER, "perturbation": NUMBER,
-        "steps": WHOLE}]}], "sequences": WHOLE, "steps": WHOLE, "task": str, "title": str,
-        "trained": NUMBER, "usual": bool, "variant": str}],
-        "tables": [{"label": str, "rows": [{"cells": Each({"measured": Maybe(ANY), "paper_percent": Maybe(NUMBER)}),
-        "held": Maybe(NUMBER), "label": str, "task": str}], "title": str}]},
-    "train": {"preset": PRESET, "runs": [{"accuracy": Maybe(NUMBER), "accuracy_answers": NUMBER, "complete": bool,
-        "device": str,
-        "dtype": str, "engine": str, "eval_sequences": WHOLE, "key": str, "loss": Maybe(NUMBER), "note": str,
-        "parameters": WHOLE, "seconds": NUMBER, "seed": WHOLE, "steps": WHOLE}]},
+    "tables": {**TABLES, "coverage": Each(str), "folder": str, "theory": TABLES,
+        "optimum": [{"task": str, "variant": str, "width": WHOLE, "length": WHOLE, "trained": NUMBER, "host": str,
+        "m": WHOLE, "embedded": NUMBER, "largest_difference": NUMBER, "trained_on": Maybe(NUMBER), "steps": WHOLE,
+        "found": [NUMBER], "schedule": str}]},
+    "train": Either({"preset": PRESET, "runs": [RUN]}, {"panel": str, "points": [{"preset": PRESET, "runs": [RUN]}]}),
     "verify": Either({**VERIFIED, "certificates": Each(Either(*CERTIFICATES.values()))},
         {"listed": [{"id": str, "recorded": VERDICTS}]}),
 }

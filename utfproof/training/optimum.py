@@ -1,9 +1,9 @@
-"""The optimum known: a transformer trained in its own right, embedded into fixed hosts whose E and U are trained on from there.
+"""What a fixed host holds: a trained target is embedded into it, and E and U are trained on from there.
 
 Training E and U of a frozen host from N(0, 0.02^2) finds some accuracy; the embedding of a trained target shows one that
 the same host has. Fine-tuning from the embedded point, and from points near it, shows whether that optimum is stable.
 
-One JSON for each trained target in results/optimum/, written anew after every part: what is there is not repeated.
+One JSON for each trained target in results/optimum/, written after every part: finished parts are not repeated.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from utfproof.matching import embed
 from utfproof.shapes import matching_dimension
 from utfproof.systems import Target, Universal
 from utfproof.training import checkpoint
-from utfproof.training.loop import Scores, Trainer
-from utfproof.training.models import OWN_WIDTH, RESIDUAL_TREE, dense, host_of, target_of
-from utfproof.training.presets import Preset, default_m
+from utfproof.training.model import OWN_WIDTH, RESIDUAL_TREE, dense, host_of, target_of
+from utfproof.training.presets import Preset, default_m, field_names
 from utfproof.training.results import preset_fields, run_key
+from utfproof.training.step import Scores, Trainer
 from utfproof.training.task import seeded
 
 if TYPE_CHECKING:
@@ -89,13 +89,13 @@ class ResultSource:
     @property
     def key(self) -> str:
         """The key of the run."""
-        return run_key(self.preset, self.seed, self.preset.steps)
+        return run_key(preset_fields(self.preset), self.seed, "theory")
 
 
 def read_source(folder: Path) -> ResultSource:
     """The target of a run's folder (`utfproof train TASK/trained-own-width/VARIANT -o FOLDER`), in float64.
 
-    MalformedInput for a folder without checkpoint, another host, several seeds, and what `target_of` refuses.
+    MalformedInput for a folder without checkpoint, another host, and what `target_of` refuses.
     """
     found = checkpoint.load(folder)
     if found is None:
@@ -104,23 +104,22 @@ def read_source(folder: Path) -> ResultSource:
         )
     document, tensors = found
     try:
-        fields, seeds = dict(document["identity"]["preset"]), list(document["identity"]["seeds"])
-        preset = Preset.of_fields({**fields, "name": ""})
-    except (KeyError, TypeError) as error:
+        held = document["identity"]
+        values = {name: value for name, value in held["preset"].items() if name in field_names()}
+        preset, seed = Preset(**{**values, "name": "", "setting": held["setting"]}), int(held["seed"])
+    except (KeyError, TypeError, AttributeError) as error:
         raise MalformedInput(f"{folder} holds a checkpoint of no training run: {error}") from None
-    if preset.host != OWN_WIDTH or len(seeds) != 1:
-        raise MalformedInput(
-            f"{folder} holds a run of host {preset.host}, {len(seeds)} seeds; expected {OWN_WIDTH}, one"
-        )
+    if preset.host != OWN_WIDTH:
+        raise MalformedInput(f"{folder} holds a run of host {preset.host}; expected {OWN_WIDTH}")
     if document["step"] != preset.steps:
         raise MalformedInput(f"{folder} holds a run of {document['step']} of {preset.steps} steps; finish it first")
-    trainer = Trainer(preset, seeds, dtype="float64")
+    trainer = Trainer(preset, seed, dtype="float64")
     _set(trainer, {n.removeprefix("parameter."): t for n, t in tensors.items() if n.startswith("parameter.")})
-    return ResultSource(preset, seeds[0], trainer, target_of(trainer.model))
+    return ResultSource(preset, seed, trainer, target_of(trainer.model))
 
 
 def _set(trainer: Trainer, values: dict[str, Any]) -> None:
-    """Parameters of the only model of a trainer: [1, ...] or [...] each. MalformedInput where they do not fit."""
+    """Set the parameters of a trainer. MalformedInput where they do not fit."""
     import torch
 
     if wrong := sorted(set(values) ^ set(trainer.model.trained)):
@@ -128,9 +127,9 @@ def _set(trainer: Trainer, values: dict[str, Any]) -> None:
     with torch.no_grad():
         for name, parameter in trainer.model.trained.items():
             value = torch.as_tensor(values[name])
-            if value.numel() != parameter.numel():
-                raise MalformedInput(f"the checkpoint does not fit this run: parameter {name} is of another shape")
-            parameter.copy_(value.reshape(parameter.shape))
+            if value.shape != parameter.shape:
+                raise MalformedInput(f"the checkpoint does not fit this run: parameter {name} has another shape")
+            parameter.copy_(value)
 
 
 # --- hosts ---------------------------------------------------------------------------------------------------
@@ -152,7 +151,6 @@ def host_preset(source: Preset, name: str, setting: OptimumSetting) -> Preset:
         learning_rate=rate,
         warmup=min(setting.warmup, setting.steps),
         init_std=0.02,
-        grow_from=0,
     )
 
 
@@ -168,7 +166,7 @@ def embedded(source: ResultSource, name: str, setting: OptimumSetting) -> tuple[
     if source.preset.residual and not host.shape.residual:
         host = replace(host, shape=replace(host.shape, residual=True))
     found = embed(host, source.target, max_memory=setting.max_memory)
-    trainer = Trainer(preset, [source.seed], dtype="float64", max_memory=setting.max_memory)
+    trainer = Trainer(preset, source.seed, dtype="float64", max_memory=setting.max_memory)
     _set(trainer, {"E": found.E, "U": dense(host.U)})
     return trainer, found
 
@@ -228,7 +226,7 @@ def train_on(start: Trainer, size: float, source: ResultSource, setting: Optimum
     """Scores before and after `steps` steps from the embedded point, perturbed by this much; batches that the target has not
     seen."""
     values = {name: tensor.detach().clone() for name, tensor in start.model.trained.items()}
-    trainer = Trainer(start.preset, [source.seed], dtype=setting.dtype, max_memory=setting.max_memory)
+    trainer = Trainer(start.preset, source.seed, dtype=setting.dtype, max_memory=setting.max_memory)
     _set(trainer, perturbed(values, size, source.seed) if size else values)
     trainer.first_batch = source.preset.steps
     before = trainer.evaluate(setting.eval_sequences)
@@ -237,7 +235,7 @@ def train_on(start: Trainer, size: float, source: ResultSource, setting: Optimum
     while trainer.done < setting.steps:
         trainer.step()
         if trainer.done % every == 0:
-            curve.append([trainer.done, float(trainer.loss[0]), float(trainer.accuracy[0])])
+            curve.append([trainer.done, float(trainer.loss), float(trainer.accuracy)])
     after = trainer.evaluate(setting.eval_sequences)
     moved = sum(float((trainer.model[n].detach().double() - values[n]).square().sum()) for n in values)
     whole = sum(float(values[n].square().sum()) for n in values)
@@ -255,7 +253,7 @@ def train_on(start: Trainer, size: float, source: ResultSource, setting: Optimum
 
 def scores_document(scores: Scores) -> dict[str, float | None]:
     """Of one model; None for a loss that is not finite."""
-    document = {"loss": scores.loss[0], "accuracy": scores.accuracy[0], "accuracy_answers": scores.answers[0]}
+    document = {"loss": scores.loss, "accuracy": scores.accuracy, "accuracy_answers": scores.answers}
     return {name: value if math.isfinite(value) else None for name, value in document.items()}
 
 
@@ -282,7 +280,7 @@ def _new_document(source: ResultSource) -> dict[str, Any]:
         "format": FORMAT,
         "version": VERSION,
         "key": source.key,
-        "preset": {**preset_fields(source.preset), "seed": source.seed},
+        "preset": preset_fields(source.preset, source.seed),
         "seed": source.seed,
         "trained": {},
         "hosts": {},
@@ -375,8 +373,7 @@ def check_document(document: Any, source: str) -> dict[str, Any]:
     if not isinstance(document, dict) or document.get("format") != FORMAT or document.get("version") != VERSION:
         raise MalformedInput(f"{source} is no result of optimum (format {FORMAT}, version {VERSION})")
     try:
-        preset = Preset(**{**document["preset"], "betas": tuple(document["preset"]["betas"])})
-        key = run_key(document["preset"], document["seed"], preset.steps)
+        key = run_key(document["preset"], document["seed"], "theory")
         _require(document["key"] == key, f"key is {document['key']!r}, which the preset and seed contradict")
         if document["trained"]:
             _check_scores(document["trained"])

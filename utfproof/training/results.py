@@ -1,7 +1,7 @@
-"""Finished runs as data files: one JSON for each run in results/training/, so that further runs add cells and repeat none.
+"""Finished runs as data files: one JSON for each run in results/training/, so that further runs repeat none.
 
-A file's name is the run's key: task, host, variant, steps done and seed in words, and a hash of every field of the preset
-that changes what is computed. Engine, device and dtype are recorded but not in the key: they change how, not what.
+A file is named after its run's key: setting (unless theory), task, host, variant, m, steps, seed, and a hash of every field
+of the preset that changes what is computed. Files without a setting are of setting `theory`. Nothing here needs PyTorch.
 """
 
 from __future__ import annotations
@@ -17,13 +17,17 @@ from typing import Any
 from utfproof.errors import MalformedInput
 from utfproof.ground.files import json_files, make_folder, read_json, write_json
 from utfproof.ground.forms import is_number
-from utfproof.training.presets import PAPER_HOSTS, PAPER_VARIANTS, Preset, field_names, home_of
-from utfproof.training.tables import SAME, Further, Measured
+from utfproof.training.presets import MLP_FACTOR, PAPER_HOSTS, PAPER_VARIANTS, SETTINGS, Preset, home_of, variant_of
+from utfproof.training.tables import SAME, Cells, Further, Measured
 
 FORMAT = "utfproof-training-result"
 VERSION = 1
 DEFAULT_FOLDER = Path("results/training")
-_NOT_IN_KEY = ("name", "seed", "steps")
+_USUAL = {
+    **{"length": 0, "min_hops": -1, "max_hops": -1, "norm_gain": False, "max_grad_norm": 0.0},
+    **{"grow_from": 0, "norm_place": "pre", "betas": [0.9, 0.999]},
+}
+"""Values of the fields that a file may leave out. The last three are of older files only: training has no other value."""
 
 
 @dataclass(frozen=True)
@@ -49,67 +53,54 @@ class RunResult:
     curve: list[tuple[int, float, float]] = field(default_factory=list)
     """(step, loss, accuracy) along the way."""
     note: str = ""
+    setting: str = "theory"
+    stopped_early: bool = False
+    """Whether it stopped because three evaluations in a row were at 100 %."""
 
     @cached_property
     def key(self) -> str:
         """The name under which the run is kept."""
-        return run_key(self.preset, self.seed, self.steps)
+        return run_key(self.preset, self.seed, self.setting)
 
-    @cached_property
-    def without_seed(self) -> str:
-        """What runs that differ in their seed only have in common."""
-        return run_key(self.preset, 0, self.steps)
+    @property
+    def variant(self) -> str:
+        """attention, residual, ..."""
+        return variant_of(self.preset)
 
-    @cached_property
-    def point(self) -> Preset:
-        """The preset as run."""
-        return Preset.of_fields(self.preset)
-
-
-_UNLESS_CHANGED = {
-    **{"length": 0, "grow_from": 0, "min_hops": -1, "max_hops": -1},
-    **{"norm_place": "pre", "norm_gain": False, "max_grad_norm": 0.0},
-}
-"""Fields that are left out where they have this value: files and keys from before they existed stay what they are."""
+    @property
+    def home(self) -> Preset | None:
+        """The cell that this run is a change of; None for a task without presets."""
+        return home_of(self.setting, self.preset["task"], self.preset["host"], self.variant)
 
 
-def preset_fields(preset: Preset) -> dict[str, Any]:
-    """A preset's fields as plain JSON values."""
-    document = {
-        name: value
-        for name, value in asdict(preset).items()
-        if name not in _UNLESS_CHANGED or value != _UNLESS_CHANGED[name]
-    }
-    document["betas"] = list(document["betas"])
-    return document
+def preset_fields(preset: Preset, seed: int = 0) -> dict[str, Any]:
+    """A preset's fields as plain JSON values, as files hold them."""
+    values = {name: value for name, value in asdict(preset).items() if name != "setting" and value != _USUAL.get(name)}
+    width = MLP_FACTOR * preset.m if preset.mlp else 0
+    return {**values, "name": _name(values), "mlp_width": width, "betas": _USUAL["betas"], "seed": seed}
 
 
-def run_key(preset: Preset | Mapping[str, Any], seed: int, steps: int) -> str:
-    """The key of a run: the same for the same computation, whatever the preset is called. `steps` are those done; the steps
-    asked for count too, since the learning rate decays over them."""
-    values = preset_fields(preset) if isinstance(preset, Preset) else dict(preset)
-    view = Preset.of_fields(values)
-    matters = {name: value for name, value in values.items() if name not in _NOT_IN_KEY}
-    matters["schedule"] = values["steps"]
-    text = json.dumps(matters, sort_keys=True, separators=(",", ":"))
+def _name(values: Mapping[str, Any]) -> str:
+    return f"{values['task']}/{values['host']}/{variant_of(values)}"
+
+
+def run_key(preset: Preset | Mapping[str, Any], seed: int, setting: str = "") -> str:
+    """The key of a run: the same for the same computation. The steps are those of the schedule."""
+    if isinstance(preset, Preset):
+        return run_key(preset_fields(preset), seed, preset.setting)
+    matters = {name: value for name, value in preset.items() if name not in ("name", "seed", "steps")}
+    text = json.dumps({**matters, "schedule": preset["steps"]}, sort_keys=True, separators=(",", ":"))
     mark = hashlib.sha256(text.encode()).hexdigest()[:10]
-    return f"{view.task}-{view.host}-{view.variant}-m{view.m}-steps{steps}-seed{seed}-{mark}"
+    first = "" if setting == "theory" else f"{setting}-"
+    name = _name(preset).replace("/", "-")
+    return f"{first}{name}-m{preset['m']}-steps{preset['steps']}-seed{seed}-{mark}"
 
 
-def is_complete(preset: Preset | Mapping[str, Any], steps: int) -> bool:
-    """Whether so many steps are no brief run: all of the schedule, and as many as `home_of` says."""
-    point = preset if isinstance(preset, Preset) else Preset.of_fields(preset)
-    home = _home(point)
-    return steps >= max(point.steps, home.steps if home else 0)
-
-
-def _home(point: Preset) -> Preset | None:
-    return home_of(point.task, point.host, point.residual, point.norm, point.mlp)
-
-
-def result_path(result: RunResult, folder: Path | str) -> Path:
-    """Where `write_result` puts a run."""
-    return Path(folder) / f"{result.key}.json"
+def is_complete(preset: Mapping[str, Any], setting: str, steps: int, early: bool) -> bool:
+    """Whether so many steps are no brief run: all of the schedule, or stopped at 100 %, with a schedule no shorter than
+    that of the preset's cell."""
+    home = home_of(setting, preset["task"], preset["host"], variant_of(preset))
+    return (early or steps >= preset["steps"]) and preset["steps"] >= (home.steps if home else 0)
 
 
 def write_result(result: RunResult, folder: Path | str = DEFAULT_FOLDER) -> Path:
@@ -117,7 +108,7 @@ def write_result(result: RunResult, folder: Path | str = DEFAULT_FOLDER) -> Path
     document = to_document(result)
     from_document(document, "the result to write")  # what cannot be read again is not written
     make_folder(folder, parents=True)
-    path = result_path(result, folder)
+    path = Path(folder) / f"{result.key}.json"
     write_json(path, document)
     return path
 
@@ -125,28 +116,23 @@ def write_result(result: RunResult, folder: Path | str = DEFAULT_FOLDER) -> Path
 def read_results(folder: Path | str = DEFAULT_FOLDER) -> list[RunResult]:
     """All runs of a folder in order of their keys; none where the folder does not exist.
 
-    MalformedInput for a file that is no result, lacks a field, or does not bear its key as a name (a copy, which would count
+    MalformedInput for a file that is no result, lacks a field, or is not named after its key (a copy, which would count
     one run twice).
     """
     folder = Path(folder)
     if folder.exists() and not folder.is_dir():
-        raise MalformedInput(f"{folder} is no folder of results")
+        raise MalformedInput(f"{folder} is a file; expected a folder of results")
     return [read_named(path) for path in json_files(folder)]
 
 
 def read_named(path: Path) -> RunResult:
-    """The file of a run that its name promises. MalformedInput as `read_result`, and for the file of another run."""
-    result = read_result(path)
+    """One run's file. MalformedInput with the file's name and what is wrong, also for a file named after another run."""
+    result = from_document(read_json(path), str(path))
     if path.stem != result.key:
         raise MalformedInput(
             f"{path}: this run's file is called {result.key}.json; rename it, or remove it if it is a copy"
         )
     return result
-
-
-def read_result(path: Path | str) -> RunResult:
-    """One run's file. MalformedInput with the file's name and what is wrong."""
-    return from_document(read_json(path), str(path))
 
 
 def to_document(result: RunResult) -> dict[str, Any]:
@@ -155,51 +141,50 @@ def to_document(result: RunResult) -> dict[str, Any]:
 
 
 _KINDS: dict[str, tuple[type, ...]] = {
-    "preset": (dict,),
-    "seed": (int,),
-    "steps": (int,),
-    "complete": (bool,),
-    "device": (str,),
-    "dtype": (str,),
-    "engine": (str,),
-    "accuracy": (int, float),
-    "accuracy_answers": (int, float),
-    "loss": (int, float),
-    "eval_sequences": (int,),
-    "seconds": (int, float),
-    "parameters": (int,),
-    "curve": (list,),
-    "note": (str,),
+    **dict.fromkeys(("seed", "steps", "eval_sequences", "parameters"), (int,)),
+    **dict.fromkeys(("accuracy", "accuracy_answers", "loss", "seconds"), (int, float)),
+    **dict.fromkeys(("device", "dtype", "engine", "note", "setting"), (str,)),
+    **{"preset": (dict,), "curve": (list,), "complete": (bool,), "stopped_early": (bool,)},
+}
+_LEAST = {
+    "seed": 0,
+    "steps": 0,
+    "eval_sequences": 1,
+    "seconds": 0,
+    "parameters": 0,
+    "accuracy": 0,
+    "accuracy_answers": 0,
 }
 
 
 def from_document(document: Any, source: str) -> RunResult:
-    """The run of a JSON document; MalformedInput, naming `source`, unless every field is there, of its kind and possible."""
+    """The run of a JSON document; MalformedInput, naming `source`, unless every field is there and possible."""
     if not isinstance(document, dict) or document.get("format") != FORMAT or document.get("version") != VERSION:
         raise MalformedInput(f"{source} is no training result (format {FORMAT}, version {VERSION})")
-    values = {name: value for name, value in document.items() if name not in ("format", "version")}
+    values: dict[str, Any] = {"setting": "theory", "stopped_early": False}
+    values |= {name: value for name, value in document.items() if name not in ("format", "version")}
     names = {item.name for item in fields(RunResult)}
     if wrong := sorted(names ^ set(values)):
-        state = "missing" if wrong[0] in names else "unknown"
-        raise MalformedInput(f"{source}: field {wrong[0]} is {state}")
+        raise MalformedInput(f"{source}: field {wrong[0]} is {'missing' if wrong[0] in names else 'unknown'}")
     for name, kinds in _KINDS.items():
         value = values[name]
         if not isinstance(value, kinds) or (isinstance(value, bool) and bool not in kinds):
             raise MalformedInput(f"{source}: {name} is {value!r}, a {type(value).__name__}")
-        if isinstance(value, int | float) and not isinstance(value, bool) and not is_number(value):
-            raise MalformedInput(f"{source}: {name} is {str(value)[:40]}, which is beyond what numbers of a run can be")
-    for name in ("accuracy", "accuracy_answers"):
-        if not 0 <= values[name] <= 1:
-            raise MalformedInput(f"{source}: {name} {values[name]} is no fraction from 0 to 1")
-    for name, least in (("seed", 0), ("steps", 0), ("eval_sequences", 1), ("seconds", 0), ("parameters", 0)):
-        if values[name] < least:
-            raise MalformedInput(f"{source}: {name} {values[name]} is below {least}")
+        if kinds[0] is int and not is_number(value):
+            raise MalformedInput(f"{source}: {name} is {str(value)[:40]}, which is out of range")
+    for name, least in _LEAST.items():
+        most = 1 if name.startswith("accuracy") else None
+        if values[name] < least or (most and values[name] > most):
+            raise MalformedInput(f"{source}: {name} {values[name]} is out of range")
+    if values["setting"] not in SETTINGS:
+        raise MalformedInput(f"{source}: setting {values['setting']!r} is unknown; expected {' or '.join(SETTINGS)}")
     values["curve"] = _curve(values["curve"], values["steps"], source)
     _check_preset(values["preset"], source)
     result = RunResult(**values)
-    if result.steps > result.point.steps:
-        raise MalformedInput(f"{source}: steps {result.steps} are more than the {result.point.steps} of the preset")
-    if result.complete != is_complete(result.point, result.steps):
+    most = result.preset["steps"]
+    if result.steps > most or (result.stopped_early and result.steps == most):
+        raise MalformedInput(f"{source}: {result.steps} steps contradict the {most} of the preset")
+    if result.complete != is_complete(result.preset, result.setting, result.steps, result.stopped_early):
         raise MalformedInput(f"{source}: complete is {result.complete}, which {result.steps} steps contradict")
     return result
 
@@ -209,85 +194,87 @@ def _curve(points: list[Any], steps: int, source: str) -> list[tuple[int, float,
         fine = isinstance(point, list) and len(point) == 3 and all(map(is_number, point))
         if not fine or point[0] not in range(steps + 1) or not 0 <= point[2] <= 1:
             raise MalformedInput(
-                f"{source}: curve has {str(point)[:60]} where [step up to {steps}, loss, accuracy from 0 to 1] is expected"
+                f"{source}: curve has {str(point)[:60]}; expected [step up to {steps}, loss, accuracy from 0 to 1]"
             )
     return [(int(step), float(loss), float(accuracy)) for step, loss, accuracy in points]
 
 
+_KEPT = {item.name for item in fields(Preset)} - {"setting"}
+
+
 def _check_preset(values: dict[str, Any], source: str) -> None:
-    expected = field_names() - {name for name, usual in _UNLESS_CHANGED.items() if values.get(name, usual) == usual}
-    if wrong := sorted(expected ^ set(values)):
-        state = "missing" if wrong[0] in expected else "unknown"
+    """MalformedInput unless the values are those of a preset, or of one that older versions had."""
+    known = _KEPT | {"mlp_width", "seed", *_USUAL}
+    needed = known - set(_USUAL)
+    if wrong := sorted((needed - set(values)) | (set(values) - known)):
+        state = "missing" if wrong[0] in needed else "unknown"
         raise MalformedInput(f"{source}: field {wrong[0]} of the preset is {state}")
-    if not isinstance(values["betas"], list):
-        raise MalformedInput(f"{source}: betas {values['betas']!r} of the preset are no list")
     try:
-        Preset.of_fields(values)
+        Preset(setting="theory", **{name: value for name, value in values.items() if name in _KEPT})
     except (MalformedInput, TypeError) as error:
         raise MalformedInput(f"{source}: {error}") from None
 
 
-def with_seeds(results: Iterable[RunResult]) -> dict[str, list[RunResult]]:
-    """Runs that differ in their seed only, by their common key (without the seed), in order of the seeds."""
+def with_seeds(results: Iterable[RunResult]) -> list[list[RunResult]]:
+    """Runs that differ only in their seed (and in when they stopped at 100 %), together, in order of the seeds."""
     groups: dict[str, list[RunResult]] = {}
     for result in sorted(results, key=lambda run: run.seed):
-        groups.setdefault(result.without_seed, []).append(result)
-    return groups
+        steps = 0 if result.stopped_early else result.steps
+        groups.setdefault(f"{run_key(result.preset, 0, result.setting)} {steps}", []).append(result)
+    return list(groups.values())
 
 
 # --- what the tables show ------------------------------------------------------------------------------------
 
 
 def measured(runs: list[RunResult]) -> Measured:
-    """Runs that differ in their seed only, as the tables show them."""
+    """Runs that differ only in their seed, as the tables show them."""
     return Measured(
         accuracies=tuple(float(run.accuracy) for run in runs),
         answers=tuple(float(run.accuracy_answers) for run in runs),
-        steps=runs[0].steps,
-        complete=runs[0].complete,
+        steps=max(run.steps for run in runs),
+        complete=all(run.complete for run in runs),
+        stopped_early=any(run.stopped_early for run in runs),
         devices=tuple(sorted({run.device for run in runs})),
         dtypes=tuple(sorted({run.dtype for run in runs})),
-        notes=tuple(sorted({run.note for run in runs} - {""})),
     )
 
 
 def differences(run: RunResult) -> dict[str, Any]:
-    """The fields in which a run differs from `home_of` its task, host and variant: field -> the run's value."""
-    mine = run.point
-    theirs = _home(mine)
-    if theirs is None:
-        return {"task": mine.task}
-    return {n: v for n in field_names() - {"name", "seed"} if (v := getattr(mine, n)) != getattr(theirs, n)}
+    """The fields in which a run differs from its cell: field -> the run's value."""
+    if run.home is None:
+        return {"task": run.preset["task"]}
+    theirs = {**_USUAL, **preset_fields(run.home)}
+    mine = {**_USUAL, **run.preset, "mlp_width": MLP_FACTOR * run.preset["m"] * run.preset["mlp"]}
+    theirs["mlp_width"] = MLP_FACTOR * mine["m"] * mine["mlp"]
+    return {name: mine[name] for name in mine if name not in ("name", "seed") and mine[name] != theirs.get(name)}
 
 
-def is_cell(run: RunResult) -> bool:
-    """Whether the run is of a cell of the paper's tables: it differs from it in seed and steps at most."""
-    point = run.point
-    return point.host in PAPER_HOSTS and point.variant in PAPER_VARIANTS and not set(differences(run)) - {"steps"}
+def column(run: RunResult) -> str:
+    """The column of the paper's tables that a run's host belongs to, "" for other hosts."""
+    if run.preset["host"] == SETTINGS[run.setting]["sparse"]:
+        return "sparse"
+    return run.preset["host"] if run.preset["host"] in PAPER_HOSTS[1:] else ""
 
 
-def paper_cells(results: Iterable[RunResult]) -> tuple[dict[tuple[str, str, str], Measured], list[Further]]:
-    """The cells of the paper's tables that have been run, and everything else.
+def paper_cells(results: Iterable[RunResult], setting: str = "theory") -> tuple[Cells, list[Further]]:
+    """The cells of the paper's tables that have been run in this setting, and its other runs.
 
     A cell takes runs that differ from its preset in seed and steps only: complete ones if there are any, else those with
-    most steps, marked as brief. The others are listed by what makes them different.
+    most steps, marked as brief. The others are listed by what they differ in.
     """
     cells: dict[tuple[str, str, str], Measured] = {}
     further = []
-    groups = sorted(
-        with_seeds(results).values(), key=lambda runs: (runs[0].complete, _at_schedule(runs[0]), runs[0].steps)
+    groups = with_seeds(run for run in results if run.setting == setting)
+    order = sorted(
+        groups, key=lambda runs: (runs[0].complete, "steps" not in differences(runs[0]), len(runs), runs[0].steps)
     )
-    for runs in reversed(groups):
-        point = runs[0].point
-        other = differences(runs[0])
-        cell = (point.task, point.host, PAPER_VARIANTS.get(point.variant, ""))
-        if is_cell(runs[0]) and cell not in cells:
+    for runs in reversed(order):
+        first, other = runs[0], differences(runs[0])
+        cell = (first.preset["task"], column(first), PAPER_VARIANTS.get(first.variant, ""))
+        if all(cell) and not set(other) - {"steps"} and cell not in cells:
             cells[cell] = measured(runs)
         else:
             words = ", ".join(f"{name} {other[name]}" for name in sorted(other)) or SAME
-            further.append(Further(point.name, words, measured(runs)))
+            further.append(Further(_name(first.preset), words, measured(runs)))
     return cells, sorted(further, key=lambda item: (item.name, item.differences, item.measured.steps))
-
-
-def _at_schedule(run: RunResult) -> bool:
-    return "steps" not in differences(run)

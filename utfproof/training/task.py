@@ -1,15 +1,15 @@
-"""What a task is: a generator of batches, and what is registered of it.
+"""What a task is: a generator of batches, and its entry in the registry.
 
-A batch depends on the state of its generator only, and `seeded` makes that state from (seed, stream, step) alone: a
-resumed run sees the same batches to the bit. CPU and CUDA generators give different numbers for the same seed.
+A batch depends only on its generator, and `seeded` makes that from (seed, stream, step): a resumed run sees the same
+batches. CPU and CUDA generators give different numbers for the same seed.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
 
 from utfproof.errors import MalformedInput
 from utfproof.ground.generator import check_seed, mix
@@ -20,10 +20,6 @@ if TYPE_CHECKING:
 
 LOSSES = ("answer", "sequence")
 _MASK32 = 2**32 - 1
-SEQUENCES = 200_000
-"""Drawn for baselines that are counted."""
-WINDOWS = range(1, 6)
-"""Numbers of last characters that rules look at."""
 
 
 @dataclass(frozen=True)
@@ -76,7 +72,7 @@ class Task(Protocol):
 
 @dataclass(frozen=True)
 class Baseline:
-    """What a rule reaches. `answers` is the task's second accuracy; `sequences` are those drawn, 0 where it is exact."""
+    """What a rule reaches, as fractions. answers: the task's second accuracy. sequences: how many were drawn; 0: exact."""
 
     name: str
     rule: str
@@ -90,17 +86,17 @@ class Baseline:
         return math.sqrt(self.accuracy * (1 - self.accuracy) / self.sequences) if self.sequences else 0.0
 
 
-def drawn_baseline(name: str, rule: str, answers: Tensor, batch: Batch) -> Baseline:
-    """What a rule reaches that gives these answers [B, n] to a batch."""
-    right = answers == batch.targets
-    accuracy, second = (float(right[mask].double().mean()) for mask in (batch.scored, batch.scored_answers))
-    return Baseline(name, rule, accuracy, second, len(batch.inputs))
+def fixed_attention(accuracies: tuple[float, float], sequences: int) -> list[Baseline]:
+    """The best models whose heads attend to everything alike, from stored accuracies: without, then with a residual
+    stream."""
+    names = ("fixed attention", "fixed attention, residual")
+    words = "the best readout of causal means of the tokens"
+    return [Baseline(name, words, value, value, sequences) for name, value in zip(names, accuracies, strict=True)]
 
 
 @dataclass(frozen=True)
 class Setting:
-    """How a task is trained: H, L and d, the embedding dimension m (None: the paper's m-bar at that shape), and the optimiser's
-    numbers. The tasks of the paper take them from its tables."""
+    """How a task is trained: shape, embedding dimension m (None: the paper's m-bar at that shape), optimiser."""
 
     heads: int
     layers: int
@@ -116,40 +112,17 @@ class Setting:
 class Kind:
     """A task as it is registered, by the name that presets and runs know.
 
-    make: the task; its options are keywords, its loss and vocabulary those of every preset. baselines: (sequences drawn,
-    length, 0 for the usual one) -> what simple rules reach. exact: with no sequences drawn they are those that are
-    computed. length: the option of `make` that a preset's `length` sets; options: further ones that presets have fields for.
-    setting: for presets of its own. upstream: fields of presets that follow public code where the paper is silent.
+    make: builds the task from keyword options. baselines: what simple rules reach, for a length (0: the usual one).
+    length: the option of `make` that a preset's `length` sets; options: others that presets have fields for.
+    setting: None for a task without presets.
     """
 
     name: str
     make: Callable[..., Task]
-    baselines: Callable[[int, int], list[Baseline]]
-    exact: bool = False
+    baselines: Callable[[int], list[Baseline]]
     length: str = "length"
     options: tuple[str, ...] = ()
     setting: Setting | None = None
-    upstream: Mapping[str, Any] = field(default_factory=dict)
-
-
-def standing(accuracy: float, rules: Sequence[Baseline]) -> str:
-    """What rules an accuracy passes and which is the next that it does not, such as: above counting (93.1 %), below ...; level
-    with those that are within two of their standard errors."""
-    ordered = sorted(rules, key=lambda rule: rule.accuracy)
-    level = [rule for rule in ordered if abs(rule.accuracy - accuracy) <= 2 * rule.standard_error]
-    passed = [rule for rule in ordered if rule.accuracy < accuracy and rule not in level]
-    ahead = [rule for rule in ordered if rule.accuracy >= accuracy and rule not in level]
-    said = [
-        f"{word} {rule.name} ({100 * rule.accuracy:.1f} %)"
-        for word, group in (("above", passed[-1:]), ("level with", level), ("below", ahead[:1]))
-        for rule in group
-    ]
-    return ", ".join(said)
-
-
-def window_name(size: int) -> str:
-    """Such as last two characters."""
-    return "last character" if size == 1 else f"last {('two', 'three', 'four', 'five')[size - 2]} characters"
 
 
 def stream_seed(seed: int, stream: str, step: int) -> int:

@@ -11,7 +11,7 @@ from typing import Any
 
 from utfproof.errors import MalformedInput
 from utfproof.paper import tables as paper
-from utfproof.training.task import SEQUENCES, Baseline, Kind, Task
+from utfproof.training.task import Baseline, Kind, Task
 
 
 def _families() -> list[tuple[Kind, ...]]:
@@ -45,13 +45,6 @@ def task_named(name: str, **options: Any) -> Task:
         raise MalformedInput(f"task {name}: {error}") from None
 
 
-def task_baselines(name: str, sequences: int = SEQUENCES, length: int = 0) -> list[Baseline]:
-    """What simple rules reach on a task, so that an accuracy can be read: computed, exactly where that is possible. length 0:
-    the usual one. MalformedInput for an unknown task."""
-    return kind_of(name).baselines(sequences, length)
-
-
 def best_rule(name: str, length: int = 0) -> Baseline | None:
-    """The best of a task's simple rules where they are computed exactly, None elsewhere."""
-    kind = kind_of(name)
-    return max(kind.baselines(0, length), key=lambda rule: rule.accuracy) if kind.exact else None
+    """The best of a task's simple rules at this length (0: the usual one); None without rules."""
+    return max(kind_of(name).baselines(length), key=lambda rule: rule.accuracy, default=None)

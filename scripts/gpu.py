@@ -1,0 +1,138 @@
+"""Train the paper's cells that have no result yet, in order of value, until the time is spent: `make gpu`.
+
+    python scripts/gpu.py --hours 8 --jobs 4 [--device cuda] [--cells 2-hop,residual-norm] [--tf32]
+
+First residual-norm and attention of every task, then residual, mlp-norm and mlp, one seed each; then seeds 1 to 4 of the
+random hosts of parentheses, 1-hop and 2-hop. Each cell is one `utfproof train` in the setting `paper`; several run side by
+side (NVIDIA's MPS helps: `nvidia-cuda-mps-control -d`). What the end interrupts leaves a checkpoint, and the same command
+goes on from it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from utfproof.errors import MalformedInput, UtfproofError
+from utfproof.ground.arrays import require_device
+from utfproof.training.model import TF32, check_dtype
+from utfproof.training.presets import PAPER_HOSTS, PAPER_TASKS, preset
+from utfproof.training.results import DEFAULT_FOLDER, run_key
+
+ROOT = Path(__file__).resolve().parent.parent
+VARIANTS = ("residual-norm", "attention", "residual", "mlp-norm", "mlp")
+SEVERAL_SEEDS = ("parentheses", "1-hop", "2-hop")
+SEEDS = range(1, 5)
+GRACE = 60
+"""Seconds that interrupted runs get for their checkpoints."""
+
+
+def cells() -> Iterator[tuple[str, int]]:
+    """(preset, seed) in order of value."""
+    for group in (VARIANTS[:2], *((variant,) for variant in VARIANTS[2:])):
+        yield from (
+            (f"{task}/{host}/{variant}", 0) for task in PAPER_TASKS for variant in group for host in PAPER_HOSTS
+        )
+    for variant in VARIANTS:
+        yield from ((f"{task}/random/{variant}", seed) for task in SEVERAL_SEEDS for seed in SEEDS)
+
+
+def waiting(folder: Path, only: Sequence[str], changes: dict[str, int]) -> list[tuple[str, int]]:
+    """The cells without a result file; only: those whose name holds one of these words."""
+    chosen = [cell for cell in cells() if not only or any(word in cell[0] for word in only)]
+    if not chosen:
+        raise MalformedInput(f"--cells {','.join(only)} is in no cell's name, such as 1-hop/sparse/residual-norm")
+    return [
+        (name, seed)
+        for name, seed in chosen
+        if not (folder / f"{run_key(preset(name, **changes), seed)}.json").exists()
+    ]
+
+
+def command(name: str, seed: int, given: argparse.Namespace) -> list[str]:
+    """The command that trains one cell."""
+    words = [sys.executable, "-m", "utfproof", "train", name, "--seed", str(seed), "--device", given.device]
+    words += ["--results", str(given.results), "--checkpoint-every", "2000"]
+    words += ["--dtype", TF32] if given.tf32 else []
+    return words + (["--steps", "2", "--batch", "2", "--eval-sequences", "20"] if given.tiny else [])
+
+
+def run(given: argparse.Namespace) -> int:
+    """Train what is missing, `jobs` at once, until the hours are spent; the number of runs that failed."""
+    end = time.monotonic() + 3600 * given.hours - GRACE
+    left = waiting(given.results, given.cells, {"steps": 2, "batch": 2} if given.tiny else {})
+    print(f"{len(left)} cells without a full run", flush=True)
+    running: dict[subprocess.Popen[bytes], str] = {}
+    failed = 0
+    try:
+        while (left or running) and time.monotonic() < end:
+            while left and len(running) < given.jobs:
+                name, seed = left.pop(0)
+                # a group of its own: a terminal's Ctrl-C reaches this process alone, which stops each child once
+                child = subprocess.Popen(command(name, seed, given), stdout=subprocess.DEVNULL, process_group=0)
+                running[child] = f"{name}, seed {seed}"
+            failed += collect(running)
+            time.sleep(0.2)
+    finally:
+        for child in running:
+            child.send_signal(signal.SIGINT)
+        limit = time.monotonic() + GRACE
+        while running and time.monotonic() < limit:
+            collect(running)
+            time.sleep(0.2)
+        for child in running:
+            child.kill()
+    return failed
+
+
+def collect(running: dict[subprocess.Popen[bytes], str]) -> int:
+    """Report the runs that ended; the number that failed."""
+    failed = 0
+    for child in [child for child in running if child.poll() is not None]:
+        how = {0: "done", 130: "stopped, with a checkpoint"}.get(child.returncode, f"failed, exit {child.returncode}")
+        print(f"{running.pop(child)}: {how}", flush=True)
+        failed += child.returncode not in (0, 130)
+    return failed
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Exit 0: all runs went well; 1: one failed."""
+
+    def words(text: str) -> list[str]:
+        return [word.strip() for word in text.split(",") if word.strip()]
+
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--hours", type=float, default=1.0, help="stop after so many hours (default 1)")
+    parser.add_argument("--device", default="cuda", help="cuda, or cpu")
+    parser.add_argument("--jobs", type=int, default=4, help="cells trained side by side (default 4)")
+    parser.add_argument("--cells", type=words, default=[], help="only cells whose name holds one of these words")
+    parser.add_argument("--tf32", action="store_true", help="TF32 products; results say so")
+    parser.add_argument("--tiny", action="store_true", help="two steps of each cell: a dry run")
+    parser.add_argument("--results", type=Path, default=ROOT / DEFAULT_FOLDER, help="folder of result files")
+    given = parser.parse_args(arguments)
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
+    try:
+        require_device(given.device)
+        check_dtype(TF32 if given.tf32 else "float32", given.device)
+        if given.jobs < 1 or not 0 < given.hours <= 10_000:
+            raise MalformedInput(f"--jobs {given.jobs}, --hours {given.hours:g}: expected positive numbers")
+        return 1 if run(given) else 0
+    except UtfproofError as error:
+        print(f"gpu: {error}", file=sys.stderr)
+        return error.exit_code
+    except KeyboardInterrupt:
+        print("gpu: stopped; the same command goes on", file=sys.stderr)
+        return 130
+
+
+if __name__ == "__main__":
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):  # a shell's background jobs ignore an interrupt
+        if number == signal.SIGINT or signal.getsignal(number) == signal.SIG_DFL:
+            signal.signal(number, signal.default_int_handler)
+    sys.exit(main())
