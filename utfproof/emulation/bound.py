@@ -1,427 +1,476 @@
-"""The a priori bound of an emulation's rounding error: from the host's and the target's norms, E and the unit roundoff.
+"""How far rounding can take a host's outputs from its target's: a rigorous bound, and an estimate.
 
-The derivation, with the same letters, is in docs/emulation.md. In short: in exact arithmetic host and target agree, so
-the outputs differ by (1) rounding noise injected into the host's stream, which has the size of E R_w (hence of the
-condition number of R_all) and is read by everything that follows, (2) the residual of E R_all = W_all, (3) attention
-matrices that differ because of both, and (4) the target's own rounding. Nothing of the host's run enters.
+The derivation is in docs/emulation.md. In exact arithmetic host and target agree. A run of the host differs by (1) rounding
+noise in its stream, which later products read, (2) the residual of E R_all = W_all, (3) attention matrices that differ
+because of both, and by (4) the target's own rounding. Only the host's matrices, E, the target and X enter, and sizes of a run
+of the target.
 
-Sums of many rounding errors are bounded under the usual model of independent errors of mean zero (Hoeffding's inequality
-with LAMBDA, so that one number of a billion exceeds its bound with probability below 10^-4). What underflow loses is added
-(underflow.py). Overflow is not modelled: a run or a bound that overflows is not finite, and then nothing is decided.
+`RIGOROUS` adds worst cases: a sum of k terms errs by k u / (1 - k u). `ESTIMATE` takes rounding errors for independent numbers
+of mean zero: a sum errs by LAMBDA sqrt(k) u. Steered low bits exceed the estimate; nothing exceeds the bound. Overflow is not
+modelled: a run or a bound that overflows is not finite, and decides nothing.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from math import hypot, log, log2, sqrt
+from math import inf, log, log2, sqrt
 from typing import Any
 
 import numpy as np
 
 from utfproof.attention import KEY_BLOCK, GivenAttention, SoftmaxAttention
-from utfproof.emulation.gains import (
-    NOTHING,
-    OUTPUT,
-    HostGains,
-    Norms,
-    Reading,
-    StreamSizes,
-    TargetGains,
-    column_norms,
-    largest_row,
-    reading_blocks,
-    readings,
-    weighted,
-)
+from utfproof.emulation.engines import READ_BLOCK
 from utfproof.emulation.norms import block_norms, length, longest, raised, spectral_norm
-from utfproof.emulation.underflow import (
-    dense_lost,
-    factors_lost,
-    logits_lost,
-    path_lost,
-    selected_lost,
-    weights_lost,
-)
 from utfproof.errors import MalformedInput
 from utfproof.ground.arrays import to_numpy
 from utfproof.ground.selection import SelectionMatrix
 from utfproof.shapes import Shape
-from utfproof.systems import Target, Universal, prefix_products
+from utfproof.systems import Target, Universal
 
 LAMBDA = 8.0
-"""Standard deviations: 2 exp(-64/2) is below 10^-13."""
+"""Standard deviations of the estimate."""
+DOUBLE, DOUBLE_TINY = 2.0**-53, 2.0**-1022
+"""Unit roundoff and least normal number of float64."""
+_HIDDEN = 2.0**-40
+"""What rounding can hide of a norm that is itself computed in float64, relative to the norms of its factors."""
 
-_DOUBLE = 2.0**-53
+Reading = tuple[int, int, int]
+"""What reads the stream: (0, layer, head) for queries, (1, layer, head) for keys, OUTPUT for the output."""
+OUTPUT: Reading = (2, -1, -1)
+STREAM = 3
+"""Kind of the stream itself, (STREAM, layer, 0)."""
+
+
+def readings(shape: Shape) -> Iterator[Reading]:
+    """Every reading of the stream; layers and heads count from 0."""
+    for kind in (0, 1):
+        for layer in range(shape.layers):
+            for head in range(shape.heads):
+                yield kind, layer, head
+    yield OUTPUT
+
+
+def last_layer(shape: Shape, key: Reading) -> int:
+    """Layers before a reading."""
+    return shape.layers if key == OUTPUT else key[1]
+
+
+@dataclass(frozen=True)
+class Rule:
+    """How rounding errors add up."""
+
+    rigorous: bool
+
+    def units(self, terms: float, u: float) -> float:
+        """Error of a sum of so many products, in any order, relative to the sum of their sizes."""
+        if not self.rigorous:
+            return sqrt(terms) * u
+        return terms * u / (1 - terms * u) if terms * u < 1 else inf
+
+    def total(self, *parts: Any) -> Any:
+        """Of several errors (numbers or arrays)."""
+        if self.rigorous:
+            return sum(parts)
+        found = np.sqrt(sum(np.square(part) for part in parts))
+        return found if isinstance(found, np.ndarray) else float(found)  # Python's numbers overflow in silence
+
+    def moved(self, errors: np.ndarray, matrix: Any) -> np.ndarray:
+        """Errors of entries [m] after an index map [m, k]."""
+        if self.rigorous:
+            return np.asarray((errors[None] @ matrix)[0])
+        return np.asarray(np.sqrt((np.square(errors)[None] @ matrix)[0]))
+
+    @property
+    def deviations(self) -> float:
+        """Factor from what the rule adds up to an error."""
+        return 1.0 if self.rigorous else LAMBDA
+
+
+RIGOROUS, ESTIMATE = Rule(True), Rule(False)
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """X [n, d_in]: the number of rows, and their largest 1-norm and 2-norm."""
+
+    context: int
+    one: float
+    two: float
+
+    @classmethod
+    def of(cls, rows: np.ndarray) -> Inputs:
+        return cls(len(rows), float(np.abs(rows).sum(axis=1).max(initial=0.0)), longest(rows, 1))
+
+    def met(self, blocks: np.ndarray, *, entries: bool = False) -> float:
+        """The largest 2-norm of x B (with `entries`, of one entry) for x in the convex hull of X's rows, summed over blocks B
+        [d_in, count, width]."""
+        if entries:
+            found = np.minimum(self.one * np.abs(blocks).max(axis=0), self.two * length(blocks, 0))
+            return float(found.sum(axis=0).max())
+        rows = length(blocks, 2).max(axis=0)
+        return float(np.minimum(self.one * rows, self.two * block_norms(blocks.transpose(1, 0, 2))).sum())
+
+    def spread(self, blocks: np.ndarray, *, entries: bool = False) -> np.ndarray:
+        """The same for |x||B|, by block."""
+        if entries:
+            return np.minimum(self.one * np.abs(blocks).max(axis=0), self.two * length(blocks, 0))
+        rows = length(blocks, 2)
+        return np.minimum(self.one * rows.max(axis=0), self.two * length(rows, 0))[:, None]
+
+
+def attention_terms(context: int) -> float:
+    """Terms of the longest chain of additions in A X: blocks of KEY_BLOCK, their sum, the division."""
+    return min(context, KEY_BLOCK) + context / KEY_BLOCK + 4
+
+
+def reading_blocks(columns: np.ndarray, shape: Shape) -> dict[Reading, np.ndarray]:
+    """Columns in canonical order [d_in, M] by reading: [d_in, words, d] of a layer and head, [d_in, words, d_out] at the
+    end."""
+    H, d = shape.heads, shape.head_dim
+    out, start = {}, 0
+    for kind in (0, 1):
+        for layer in range(shape.layers):
+            words = shape.words_at(layer)
+            block = columns[:, start : start + words * H * d].reshape(-1, words, H, d)
+            for head in range(H):
+                out[(kind, layer, head)] = block[:, :, head]
+            start += words * H * d
+    out[OUTPUT] = columns[:, start:].reshape(columns.shape[0], shape.words_at(shape.layers), shape.d_out)
+    return out
+
+
+# --- dense matrices: hosts of weights, and the target -------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Norms:
+    """Of a matrix: 2-norm, Frobenius norm, largest column norm, rows (terms of a product with it)."""
+
+    two: float
+    whole: float
+    column: float
+    terms: int
+
+    @classmethod
+    def of(cls, matrix: Any) -> Norms:
+        if isinstance(matrix, SelectionMatrix):
+            matrix = matrix.to_dense(np.float64)
+        dense = to_numpy(matrix).astype(np.float64, copy=False)
+        return cls(spectral_norm(dense), float(length(dense)), longest(dense, 0), dense.shape[0])
+
+
+class DenseModel:
+    """A host of dense matrices, or a target in the form of a host. blocked: readers are summed in blocks of READ_BLOCK."""
+
+    def __init__(self, host: Universal, *, blocked: bool, reads_output: bool = True) -> None:
+        self.host, self.shape, self.m = host, host.shape, host.m
+        self.blocked, self.reads_output = blocked, reads_output
+        known: dict[int, tuple[Norms, Any]] = {}
+
+        def norms(matrix: Any) -> Norms:
+            address = matrix.__array_interface__["data"][0] if isinstance(matrix, np.ndarray) else id(matrix)
+            if address not in known:  # tied matrices are measured once
+                known[address] = (Norms.of(matrix), matrix)
+            return known[address][0]
+
+        self.values, self.readers = {}, {OUTPUT: norms(host.U)}
+        for layer in range(self.shape.layers):
+            for head in range(self.shape.heads):
+                query, key, value = host.maps(layer, head)
+                self.values[(layer, head)] = [norms(factor) for factor in value]
+                self.readers[(0, layer, head)], self.readers[(1, layer, head)] = norms(query), norms(key)
+
+    def columns(self, E: np.ndarray | None) -> tuple[list[np.ndarray], dict[Reading, np.ndarray]]:
+        """E R_w for the words of length 0 ... L, [d_in, words, m] each, and E R_all by reading, computed from the left."""
+        shape = self.shape
+        stream = (np.eye(self.m) if E is None else np.asarray(E, dtype=np.float64))[:, None]
+        streams, read = [], {}
+        for layer in range(shape.layers + 1):
+            streams.append(stream)
+            if layer == shape.layers:
+                read[OUTPUT] = stream @ _float64(self.host.U)
+                break
+            parts = [stream] * shape.residual
+            for head in range(shape.heads):
+                query, key, value = self.host.maps(layer, head)
+                read[(0, layer, head)], read[(1, layer, head)] = stream @ _float64(query), stream @ _float64(key)
+                moved = stream
+                for factor in value:
+                    moved = moved @ _float64(factor)
+                parts.append(moved)
+            stream = np.stack(parts, axis=2).reshape(len(stream), -1, self.m)
+        return streams, read
+
+    def noise(
+        self, sizes: list[float], begin: float, rule: Rule, u: float, tiny: float, context: int | None
+    ) -> dict[Reading, float]:
+        """Error of each reading in 2-norm (of one entry of the output), attention being equal.
+
+        sizes: 2-norms of rows of the stream before layer l = 0 ... L. begin: error of the embedding. context: n; None where
+        words are multiplied one by one, without attention.
+        """
+        shape, root, out = self.shape, sqrt(self.m), {}
+        error = begin
+        for layer in range(shape.layers + 1):
+            size = sizes[layer] + error
+            out[(STREAM, layer, 0)] = rule.deviations * error
+            for key in (key for key in self.readers if last_layer(shape, key) == layer):
+                out[key] = rule.deviations * self._read(key, size, error, rule, u, tiny)
+            if layer == shape.layers:
+                break
+            averaged = 0.0
+            if context is not None:
+                averaged = rule.units(attention_terms(context), u) * size + 2 * (context + 1) * tiny * root
+            carried = [error] * shape.residual
+            products, whole = [], size * shape.residual
+            for head in range(shape.heads):
+                gain, rounded, largest = self._value(layer, head, size + averaged, rule, u, tiny)
+                carried.append(gain * rule.total(error, averaged))
+                products.append(rounded)
+                whole += largest
+            added = rule.units(shape.letters - 1, u) * whole if context is not None else 0.0
+            # the same noise passes every head: its ways are added up
+            error = float(rule.total(sum(carried), added, *products)) + shape.letters * tiny * root
+        return out
+
+    def _gain(self, norms: Norms, rule: Rule) -> float:
+        """How a product with a matrix lengthens noise: in the worst case, or noise without a direction."""
+        return norms.two if rule.rigorous else norms.whole / sqrt(norms.terms)
+
+    def _value(
+        self, layer: int, head: int, size: float, rule: Rule, u: float, tiny: float
+    ) -> tuple[float, float, float]:
+        """Of the product of rows of this size with R_V: how it lengthens noise, what it rounds, how large it is."""
+        gain, rounded = 1.0, 0.0
+        for norms in self.values[(layer, head)]:
+            own = rule.units(norms.terms, u) * size * norms.whole + 2 * norms.terms * tiny * sqrt(self.m)
+            step = self._gain(norms, rule)
+            gain, rounded, size = gain * step, float(rule.total(rounded * step, own)), size * norms.two
+        return gain, rounded, size
+
+    def _read(self, key: Reading, size: float, error: float, rule: Rule, u: float, tiny: float) -> float:
+        norms = self.readers[key]
+        if key == OUTPUT and not self.reads_output:
+            return error if rule.rigorous else error / sqrt(self.m)
+        terms = min(norms.terms, READ_BLOCK) + norms.terms / READ_BLOCK if self.blocked else norms.terms
+        gain, whole = (norms.column, norms.column) if key == OUTPUT else (norms.two, norms.whole)
+        lost = 2 * norms.terms * tiny * (1 if key == OUTPUT else sqrt(self.shape.head_dim))
+        if not rule.rigorous:  # along one direction of queries or keys
+            gain, whole = gain / sqrt(self.m), gain
+        return float(rule.total(gain * error, rule.units(terms, u) * size * whole)) + lost
+
+
+def _float64(matrix: Any) -> np.ndarray:
+    return to_numpy(matrix).astype(np.float64, copy=False)
+
+
+def as_host(target: Target) -> Universal:
+    """The target's own matrices in the form of a host of embedding dimension D."""
+    from utfproof.systems import TiedUniversal
+
+    kind = TiedUniversal if target.tied else Universal
+    return kind(target.shape, target.width, target.W_Q, target.W_K, target.W_V, target.unembedding(), R_Vo=target.W_O)
+
+
+def embedding_noise(E: np.ndarray | None, inputs: Inputs, rule: Rule, u: float, tiny: float) -> float:
+    """Error of a row of X E in 2-norm."""
+    if E is None:
+        return 0.0
+    size = min(inputs.one * longest(E, 1), inputs.two * float(length(E)))
+    return rule.units(len(E), u) * size + 2 * len(E) * tiny * sqrt(E.shape[1])
+
+
+# --- index maps, and path space -----------------------------------------------------------------------------------------
+
+
+def index_map_noise(
+    host: Universal, E: np.ndarray, inputs: Inputs, rule: Rule, u: float, tiny: float, *, averages_x: bool
+) -> dict[Reading, float]:
+    """Error of each reading of a {0,1} host, entry by entry. averages_x: layer 1 computes (A X) (E R_V)."""
+    shape, n = host.shape, inputs.context
+    average, lost = rule.units(attention_terms(n), u), 2 * (n + 1) * tiny
+    embed, dropped = rule.units(shape.d_in, u), 2 * shape.d_in * tiny
+    sizes = np.minimum(inputs.one * np.abs(E).max(axis=0), inputs.two * length(E, 0))
+    errors = embed * sizes + dropped
+    out = {}
+
+    def read(matrix: Any, key: Reading) -> None:
+        added = rule.units(_added(matrix), u) * ((sizes + errors)[None] @ matrix)[0]
+        entries = rule.total(rule.moved(errors, matrix), added)
+        found = float(entries.max(initial=0.0)) if key == OUTPUT or not rule.rigorous else float(length(entries))
+        out[key] = rule.deviations * found + 2 * host.m * tiny * (1 if key == OUTPUT else sqrt(shape.head_dim))
+
+    for layer in range(shape.layers):
+        ways, moved, most = [], [], 0
+        if shape.residual:
+            way = host.carried(layer)
+            ways.append(sizes if way is None else (sizes[None] @ way)[0])
+            moved.append(errors if way is None else rule.moved(errors, way))
+        for head in range(shape.heads):
+            query, key, value = host.maps(layer, head)
+            read(query, (0, layer, head))
+            read(key, (1, layer, head))
+            size, error = sizes, rule.total(errors, average * (sizes + errors)) + lost
+            for matrix in value:
+                size, error, most = (size[None] @ matrix)[0], rule.moved(error, matrix), most + _added(matrix)
+            if averages_x and not layer:
+                spread = np.abs(E).sum(axis=0)[None]
+                for matrix in value:
+                    spread = spread @ matrix
+                error = rule.total(average * size, embed * size) + dropped + lost * spread[0]
+            ways.append(size)
+            moved.append(error)
+        sizes = sum(ways)
+        errors = sum(moved) if rule.rigorous else rule.total(*moved)
+        added = rule.units(shape.letters - 1 + most, u) * (sizes + errors)
+        errors = rule.total(errors, added) + (shape.letters + most) * tiny
+    read(host.U, OUTPUT)
+    return out
+
+
+def _added(matrix: SelectionMatrix) -> int:
+    """Additions of an index map's product: a column of one coordinate copies it."""
+    return max(int(np.bincount(matrix.coordinates()[1]).max(initial=1)) - 1, 0)
+
+
+def path_noise(
+    columns: Mapping[Reading, np.ndarray], shape: Shape, inputs: Inputs, rule: Rule, u: float, tiny: float
+) -> dict[Reading, float]:
+    """Error of each reading in path space: averages of X, read by E R_all itself."""
+    out = {}
+    for key, block in columns.items():
+        layers, entries = last_layer(shape, key), block.shape[0] * block.shape[1]
+        width = 1 if key == OUTPUT else shape.head_dim
+        chain = min(entries, READ_BLOCK) + entries / READ_BLOCK
+        spread = inputs.spread(block, entries=key == OUTPUT)
+        size = float(np.max(spread.sum(axis=0) if rule.rigorous else length(spread, 0)))
+        averaged = rule.units(layers * attention_terms(inputs.context), u)
+        lost = (
+            2 * entries * tiny * (sqrt(width) + (inputs.context + 1) * layers * float(np.abs(block).max(initial=0.0)))
+        )
+        out[key] = rule.deviations * float(rule.total(averaged, rule.units(chain, u))) * size + lost
+    return out
+
+
+# --- attention that differs ---------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class TargetGains:
+    """How an error of the target's stream is read later, in 2-norm, summed over words. through[(l, h)]: an error that enters
+    before M^{l,h}. value[(l, h)]: the 2-norm of M^{l,h}."""
+
+    through: dict[tuple[int, int], dict[Reading, float]]
+    value: dict[tuple[int, int], float]
+
+
+def target_gains(target: Target) -> TargetGains:
+    """From the last layer backwards: every matrix M_w W_Q, M_w W_K and M_w W_U."""
+    shape = target.shape
+    blocks: dict[Reading, np.ndarray] = {OUTPUT: _float64(target.unembedding())[None]}
+    hidden = {OUTPUT: float(length(blocks[OUTPUT]))}
+    through: dict[tuple[int, int], dict[Reading, float]] = {}
+    value: dict[tuple[int, int], float] = {}
+    for layer in reversed(range(shape.layers)):
+        moved: dict[Reading, list[np.ndarray]] = {key: [block] * shape.residual for key, block in blocks.items()}
+        larger = {key: size * shape.residual for key, size in hidden.items()}
+        for head in range(shape.heads):
+            w_v, w_o = (_float64(matrix) for matrix in target.parameters(layer, head)[2:])
+            form, whole = w_v @ w_o, float(length(w_v)) * float(length(w_o))
+            value[(layer, head)] = spectral_norm(form) + _HIDDEN * whole
+            through[(layer, head)] = {}
+            for key, block in blocks.items():
+                passed = form @ block
+                norm = float(length(passed, 1).sum(axis=0).max() if key == OUTPUT else block_norms(passed).sum())
+                through[(layer, head)][key] = norm + _HIDDEN * whole * hidden[key]
+                moved[key].append(passed)
+                larger[key] += whole * hidden[key]
+        blocks, hidden = {key: np.concatenate(parts) for key, parts in moved.items()}, larger
+        for head in range(shape.heads):
+            for kind, reader in enumerate(target.parameters(layer, head)[:2]):
+                blocks[(kind, layer, head)] = _float64(reader)[None]
+                hidden[(kind, layer, head)] = float(length(_float64(reader)))
+    return TargetGains(through, value)
 
 
 @dataclass(frozen=True)
 class RunSizes:
-    """Sizes met on a run of the target in float64 (never the host's): per (layer, head) the largest 2-norms of the queries
-    and keys that the host computes, and of the stream; and the stream's radius about its mean row.
-
-    scale: the largest |output|. context: n. rows: the input X [n, d_in].
-    """
+    """Sizes of a run of the target: per (layer, head) the largest 2-norms of queries and keys, and per layer those of the
+    stream's rows, and their radius about the mean row."""
 
     queries: Mapping[tuple[int, int], float]
     keys: Mapping[tuple[int, int], float]
-    own_queries: Mapping[tuple[int, int], float]
-    own_keys: Mapping[tuple[int, int], float]
     stream: Mapping[int, float]
     radius: Mapping[int, float]
-    scale: float
-    rows: np.ndarray
 
 
 @dataclass(frozen=True)
-class Noise:
-    """Error of each reading before any attention differs: along any fixed unit vector of queries or keys; for OUTPUT of one
-    entry."""
+class Errors:
+    """Of a run: of each query and key in 2-norm, of an output entry, and of the stream's rows by layer."""
 
-    size: dict[Reading, float]
-
-
-def attention_roundoff(context: int) -> float:
-    """Units of roundoff in one entry of A X, relative to |A||X|: a sum in blocks of KEY_BLOCK, and the division."""
-    return sqrt(min(context, KEY_BLOCK) + context / KEY_BLOCK + 4)
-
-
-def _met(norms: Norms, two: float, inf: float) -> float:
-    """The size of a noise of independent entries of size up to `inf` and of 2-norm up to `two`, as a reading sees it."""
-    return min(two * norms.inf, inf * norms.two)
-
-
-def _read_selected(host: Universal, entries: list[np.ndarray]) -> dict[Reading, float]:
-    """Rounding of an index map that reads and adds, in units of the roundoff: each column by the entries that it takes."""
-    last = host.shape.layers
-    found = {}
-    for key in readings(host.shape):
-        maps = None if key == OUTPUT else host.maps(key[1], key[2])
-        matrix = host.U if maps is None else (maps.query, maps.key)[key[0]]
-        taken = entries[last if key == OUTPUT else key[1]][None] @ matrix
-        added = np.bincount(matrix.coordinates()[1], minlength=matrix.shape[1]) - 1
-        found[key] = float((np.sqrt(np.maximum(added, 0)) * taken[0]).max(initial=0.0))
-    return found
-
-
-def selected_noise(
-    host: Universal,
-    gains: HostGains,
-    entries: list[np.ndarray],
-    residual: dict[Reading, float],
-    x2: float,
-    context: int,
-    roundoff: float,
-    tiny: float = 0.0,
-    first: np.ndarray | None = None,
-) -> Noise:
-    """Noise of an index-map host, run as gathers or as dense matrices: X E, sums over tokens, over heads, and of R_V, R_Q,
-    R_K and U where they add; and the residual of E. x2: the largest row norm of X. first: where layer 1 averages X and not
-    X E, how errors of these averages move each reading."""
-    shape, u = gains.shape, roundoff
-    gamma = attention_roundoff(context)
-    parts = [sqrt(shape.d_in) * u * weighted(shape, gains.selected[0], entries[0], through=False)]
-    most = 0
-    for layer in range(shape.layers):
-        through = weighted(shape, gains.selected[layer], entries[layer], through=True)
-        after = weighted(shape, gains.selected[layer + 1], entries[layer + 1], through=False)
-        summed = (t for h in range(shape.heads) for _, _, t in gains.value[(layer, h)])
-        added = shape.letters - 1 + max(gains.passed[layer], *summed)
-        most = max(most, added)
-        averaged = gamma * u * through
-        if first is not None and not layer:
-            averaged = gamma * u * x2 * first
-            added += shape.d_in
-        parts += [averaged, sqrt(added) * u * after]
-    # noise is itself carried along with the stream, whose sizes `entries` are sums of sizes: second order
-    growth = raised(1 + LAMBDA * (sqrt(shape.d_in) + sqrt(most) + gamma) * u, 2 * shape.layers + 1)
-    lost = selected_lost(gains, context, tiny, first, x2)
-    read = _read_selected(host, entries)
-    return Noise(
-        {
-            key: (LAMBDA * hypot(whole, u * read[key]) + missing) * growth + residual[key]
-            for key, whole, missing in zip(readings(shape), length(parts, 0).tolist(), lost.tolist(), strict=True)
-        }
-    )
-
-
-class DenseNoise:
-    """Noise of an m-wide run of a dense host on X: products with E and R_V, attention, reading, the residual of E."""
-
-    def __init__(
-        self,
-        gains: HostGains,
-        sizes: StreamSizes,
-        E: np.ndarray,
-        residual: dict[Reading, float],
-        rows: np.ndarray,
-        roundoff: float,
-        tiny: float = 0.0,
-    ) -> None:
-        self.gains, self.sizes, self.residual, self.roundoff = gains, sizes, residual, roundoff
-        self.tiny, self.context = tiny, len(rows)
-        self.lost = dense_lost(gains, len(rows), tiny)
-        self.gamma = attention_roundoff(len(rows))
-        self.x2 = largest_row(rows)
-        self.spec_E, self.col_E = spectral_norm(E), longest(E, 0)
-        self.row_E = largest_row(E)
-
-    def _carried(self, apart: list[float]) -> tuple[list[float], list[float], list[float], list[float]]:
-        """Sizes of the host's own stream (two, partial, entries, and of the noise in it), when rows of P_w differ from the
-        target's by apart[l] in 1-norm, for words of length l."""
-        shape, u = self.gains.shape, self.roundoff
-        noise, two, partial, entries = [], [], [], []
-        root, context = sqrt(self.gains.m), self.context
-        off = LAMBDA * u * sqrt(shape.d_in) * self.x2 * self.spec_E + self.tiny * 2 * shape.d_in * root
-        for layer in range(shape.layers + 1):
-            hull = self.sizes.hull[layer]
-            moved = min(apart[layer], 2.0) * hull + off
-            noise.append(off)
-            two.append(min(self.sizes.two[layer] + moved, hull + off))
-            partial.append(self.sizes.partial[layer] + moved)
-            entries.append(float(self.sizes.entries[layer].max()) + off)
-            if layer < shape.layers:
-                values = [self.gains.value[(layer, head)] for head in range(shape.heads)]
-                norms = [float(np.prod([s for s, _, _ in factors])) for factors in values]
-                whole = shape.residual + sum(norms)
-                terms = (sqrt(sum(t for _, _, t in f)) * s for f, s in zip(values, norms, strict=True))
-                new = two[-1] * hypot(self.gamma * sum(norms), *terms, sqrt(shape.letters - 1) * whole)
-                lost = 2 * (context + 1) * root * sum(norms) + shape.letters * root
-                lost += sum(factors_lost(factors, self.gains.m) for factors in values)
-                off = whole * off + LAMBDA * u * new + self.tiny * lost
-        return two, partial, entries, noise
-
-    def noise(self, apart: list[float]) -> Noise:
-        """The readings' noise, with attention that differs by `apart` from layer to layer (only sizes depend on it)."""
-        gains, u = self.gains, self.roundoff
-        shape, gamma = gains.shape, self.gamma
-        two, partial, entries, _ = self._carried(apart)
-        size = {}
-        for key in readings(shape):
-            begin = _met(gains.full[0].get(key, NOTHING), self.x2 * self.spec_E, self.x2 * self.col_E)
-            parts = [sqrt(shape.d_in) * u * begin]
-            last = shape.layers if key == OUTPUT else key[1]
-            for layer in range(last):
-                through = gains.through[layer].get(key, NOTHING)
-                after = gains.full[layer + 1].get(key, NOTHING)
-                parts.append(gamma * u * _met(through, two[layer], entries[layer]))
-                for head in range(shape.heads):
-                    parts += _value_noise(gains.value[(layer, head)], two[layer], entries[layer], after, u)
-                parts.append(sqrt(shape.letters - 1) * u * _met(after, partial[layer + 1], entries[layer + 1]))
-            # the residual was itself computed with R_all, in float64
-            parts += [_DOUBLE * self.x2 * self.row_E * gains.evaluate[key], u * gains.read[key] * two[last]]
-            size[key] = LAMBDA * hypot(*parts) + self.lost[key] + self.residual[key]
-        return Noise(size)
-
-
-def _value_noise(
-    factors: list[tuple[float, float, int]], two: float, inf: float, after: Norms, u: float
-) -> list[float]:
-    """Rounding of Y R_V as a later reading sees it, and R_all's own rounding (in float64): deviations, for `hypot`."""
-    if len(factors) == 2:  # Y R_Vv, then times R_Vo
-        (first, _, terms), (second, _, inner) = factors
-        whole = two * first * second
-        own = u * whole * hypot(sqrt(terms) * after.two, sqrt(inner) * after.inf)
-        return [own, _DOUBLE * whole * sqrt(terms + inner) * after.two]
-    spectral, column, terms = factors[0]
-    rounding = u * min(two * spectral * after.inf, two * column * after.two)
-    return [sqrt(terms) * rounding, sqrt(terms) * _DOUBLE * spectral * inf * after.two]
-
-
-def path_noise(
-    columns: np.ndarray,
-    shape: Shape,
-    residual: dict[Reading, float],
-    rows: np.ndarray,
-    roundoff: float,
-    tiny: float = 0.0,
-) -> Noise:
-    """Noise of a run in path space: streams are averages of X, read by E R_all itself (columns [d_in, M])."""
-    u, gamma = roundoff, attention_roundoff(len(rows))
-    x2, lost = largest_row(rows), path_lost(columns, shape, len(rows), tiny)
-    size = {}
-    for key, norm in column_norms(columns, shape).items():
-        kind, layer, _ = key
-        last = shape.layers if kind == 2 else layer
-        words = shape.words_at(last)
-        deviation = sqrt(shape.d_in * words + last * gamma**2) * (u * x2 * sqrt(words) * norm)
-        size[key] = LAMBDA * deviation + lost[key] + residual[key]
-    return Noise(size)
-
-
-def summed_rounding(E: np.ndarray, columns: SelectionMatrix) -> np.ndarray:
-    """Deviation of the rounding of each entry of E R_all [d_in, M] for an index map R_all, in units of the roundoff: a sum of k
-    entries rounds k - 1 times, a single one is copied. The embedding by inclusion and exclusion that undoes these sums rounds
-    as much (docs/emulation.md)."""
-    terms = np.bincount(columns.coordinates()[1], minlength=columns.shape[1])
-    if terms.max(initial=0) <= 1:
-        return np.zeros((E.shape[0], columns.shape[1]))
-    found: np.ndarray = (np.abs(E) @ columns) * np.sqrt(np.maximum(terms - 1, 0))
-    return found
-
-
-def evaluation_sizes(deviation: np.ndarray, shape: Shape) -> dict[Reading, float]:
-    """How much independent errors of these deviations in the entries of E R_all move each reading, for inputs of length one."""
-    out = {}
-    for key, block in reading_blocks(deviation, shape).items():
-        out[key] = LAMBDA * float(length(length(block, 0).max(axis=1)))
-    return out
-
-
-_CHUNK = 1 << 22
-
-
-def residual_sizes(difference: np.ndarray, shape: Shape, rows: np.ndarray) -> dict[Reading, float]:
-    """How much E R_all - W_all [d_in, M] moves each reading: for every word another row in the hull of X's, then summed."""
-    x2, absolute = largest_row(rows), np.unique(np.abs(rows), axis=0)
-    out = {}
-    for key, block in reading_blocks(difference, shape).items():
-        # [d_in, words, 1] of queries and keys, in 2-norm; [d_in, words, d_out]
-        by_row = np.abs(block) if key == OUTPUT else length(block, 2)[:, :, None]
-        whole = length(by_row, 0)
-        step = max(1, _CHUNK // (len(absolute) * by_row.shape[2]))
-        reached = np.empty_like(whole)
-        for start in range(0, len(whole), step):
-            part = by_row[:, start : start + step]
-            met = absolute @ part.reshape(len(part), -1)
-            reached[start : start + step] = met.max(axis=0).reshape(part.shape[1:])
-        out[key] = float(np.minimum(x2 * whole, reached).sum(axis=0).max())
-    return out
-
-
-def right_side_rounding(target: Target, gains: TargetGains, rows: np.ndarray) -> dict[Reading, float]:
-    """How much the rounding of W_all itself (computed in float64 from the target's weights) moves each reading.
-
-    Every product of a prefix M_w with the next value form, and with a reader, rounds by itself; what it rounds is read on
-    like any error of the stream. One rounded form W_V W_O serves all words that pass it, and all layers of a tied target; where
-    heads repeat each other everything they round is the same, and is summed. In a tied target with a residual stream a word
-    and the same word with letters 0 elsewhere are one product, which rounds once: all of it is summed, over layers too.
-    """
-    shape = target.shape
-    echoed = target.tied and shape.residual
-    repeated = echoed or _heads_repeat(target)
-    keys = list(readings(shape))
-    alone: dict[Reading, list[float]] = {key: [] for key in keys}  # sizes of what rounds by itself
-    shared = {key: np.zeros((shape.layers, shape.heads)) for key in keys}  # sizes of what a form's rounding does
-    for layer in range(shape.layers + 1):
-        products = to_numpy(prefix_products(target, layer)).astype(np.float64)
-        norms = block_norms(products.transpose(1, 0, 2))
-        words, several = float(norms.sum()), float(norms.sum() if repeated else length(norms))
-        for key in keys:
-            last = shape.layers if key == OUTPUT else key[1]
-            if last == layer:
-                alone[key].append(several * gains.reader[key])
-        if layer < shape.layers:
-            for head in range(shape.heads):
-                for key, norm in gains.full[layer + 1].items():
-                    alone[key].append(several * gains.split[(layer, head)] * norm)
-                    shared[key][layer, head] = words * gains.form[(layer, head)] * norm
-    out = {}
-    for key in keys:
-        forms = shared[key].sum(axis=0, keepdims=True) if target.tied else shared[key]
-        if repeated:
-            forms = forms.sum(axis=1, keepdims=True)
-        split = float(length(alone[key])) * (sqrt(len(alone[key]) if echoed else shape.heads) if repeated else 1)
-        out[key] = LAMBDA * _DOUBLE * largest_row(rows) * hypot(float(length(forms)), split)
-    return out
-
-
-def _heads_repeat(target: Target) -> bool:
-    """Whether two heads of a layer that are not zero have the same W_V and W_O."""
-    for layer in range(1 if target.tied else target.shape.layers):
-        seen = []
-        for head in range(target.shape.heads):
-            _, _, w_v, w_o = (to_numpy(a) for a in target.parameters(layer, head))
-            if w_v.any() and w_o.any():
-                seen.append(w_v.tobytes() + w_o.tobytes())
-        if len(set(seen)) < len(seen):
-            return True
-    return False
-
-
-# --- through the attention of all layers --------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Propagated:
-    """error: of an output entry. apart: by layer, how far rows of the two attention matrices are apart in 1-norm, the largest
-    over the heads."""
-
-    error: float
-    apart: list[float]
+    read: dict[Reading, float]
+    output: float
+    stream: list[float]
 
 
 def propagated(
-    noise: Noise,
+    noise: Mapping[Reading, float],
     gains: TargetGains,
     sizes: RunSizes,
     kernel: Any,
-    roundoff: float,
     shape: Shape,
-    *,
-    own: bool,
-    tiny: float = 0.0,
+    context: int,
+    rule: Rule,
+    u: float,
+    tiny: float,
     gaps: Mapping[tuple[int, int], float] | None = None,
-) -> Propagated:
-    """Largest error of an output entry of a run whose readings carry `noise`: attention matrices differ by it, and what
-    follows reads other streams. own: the target's own run, else the host's. gaps: 2-norms of the difference of the two
-    bilinear forms, for hosts that agree in logits only."""
-    queries, keys = (sizes.own_queries, sizes.own_keys) if own else (sizes.queries, sizes.keys)
+) -> Errors:
+    """Errors of a run whose readings carry `noise`: its attention matrices differ by it, so what follows reads another stream.
+
+    gaps: 2-norms of the difference of the two bilinear forms, for hosts that agree in logits only.
+    """
     injected: dict[tuple[int, int], float] = {}
-    carried = 0.0  # how far the stream is off
-    largest = []
+    carried, read = 0.0, {}
     # rows of every attention matrix sum to 1 up to this, so noise can grow by it at each layer
-    stretch = raised(1 + roundoff * (1 + sum_roundoff(len(sizes.rows))), shape.layers)
+    stretch = raised(1 + u * (1 + sum_roundoff(context)), shape.layers)
+    stream = [noise.get((STREAM, 0, 0), 0.0) * stretch]
     for layer in range(shape.layers):
-        stream = sizes.stream[layer] + carried
-        largest.append(0.0)
         for head in range(shape.heads):
-            error = []
             for kind in (0, 1):
                 key = (kind, layer, head)
                 earlier = sum(v * gains.through[at].get(key, 0.0) for at, v in injected.items() if at[0] < layer)
-                error.append(noise.size[key] * stretch + earlier)
-            q, k = queries[(layer, head)], keys[(layer, head)]
-            gap = gaps[(layer, head)] * stream * stream if gaps else 0.0
-            apart, relative = attention_difference(
-                kernel, q, k, error[0], error[1], shape.head_dim, len(sizes.rows), roundoff, gap, tiny
+                read[key] = noise[key] * stretch + earlier
+        moved = carried * shape.residual
+        for head in range(shape.heads):
+            whole = sizes.stream[layer] + carried
+            gap = gaps[(layer, head)] * whole * whole if gaps else 0.0
+            q, k = (
+                (sizes.queries[(layer, head)], read[(0, layer, head)]),
+                (sizes.keys[(layer, head)], read[(1, layer, head)]),
             )
-            largest[-1] = max(largest[-1], apart + relative)
-            injected[(layer, head)] = apart * (sizes.radius[layer] + 2 * carried) + relative * stream
-        moved = sum(gains.value[(layer, h)] * (carried + injected[(layer, h)]) for h in range(shape.heads))
-        carried = moved + shape.residual * carried
+            apart, relative = attention_difference(kernel, q, k, shape.head_dim, context, rule, u, gap, tiny)
+            injected[(layer, head)] = apart * (sizes.radius[layer] + 2 * carried) + relative * whole
+            moved += gains.value[(layer, head)] * (carried + injected[(layer, head)])
+        carried = moved
+        stream.append(carried + noise.get((STREAM, layer + 1, 0), 0.0) * stretch)
     last = sum(v * gains.through[at].get(OUTPUT, 0.0) for at, v in injected.items())
-    return Propagated(noise.size[OUTPUT] * stretch + last, largest)
-
-
-def settled(noise_of: Callable[[list[float]], Noise], carry: Callable[[Noise], Propagated], layers: int) -> float:
-    """The output's error where the noise depends on the sizes of the host's own stream, and these on how far its attention
-    is off: layer by layer, since noise up to a layer depends on attention before it."""
-    apart = [0.0] * (layers + 1)
-    found = carry(noise_of(apart))
-    for _ in range(layers):
-        now = [0.0, *np.cumsum(found.apart).tolist()]
-        if now == apart:
-            break
-        apart = now
-        found = carry(noise_of(apart))
-    return found.error
+    return Errors(read, noise[OUTPUT] * stretch + last, stream)
 
 
 def attention_difference(
     kernel: Any,
-    q: float,
-    k: float,
-    error_q: float,
-    error_k: float,
+    queries: tuple[float, float],
+    keys: tuple[float, float],
     d: int,
     context: int,
+    rule: Rule,
     u: float,
     gap: float = 0.0,
     tiny: float = 0.0,
 ) -> tuple[float, float]:
     """(a, r): rows of the computed attention matrix are those of A + D and a rest of 1-norm at most r, where D has row
-    sum 0 and |D|_1 <= a. gap: a difference of the logits besides.
+    sum 0 and |D|_1 <= a. queries, keys: (size, error). gap: a difference of the logits besides.
 
     Softmax moves by at most the largest change of a logit, in 1-norm (its Jacobian takes a change of logits to its mean
     absolute deviation under the weights).
@@ -438,59 +487,21 @@ def attention_difference(
         raise MalformedInput(
             f"there is no rounding bound for attention {type(kernel).__name__}; compare without bounds"
         )
+    (q, error_q), (k, error_k) = queries, keys
     scale = abs(kernel.factor(d))
     largest = scale * (q + error_q) * (k + error_k) + gap
-    # errors along a fixed direction, and one error along the other: each is at most sqrt(d) + LAMBDA deviations long
-    crossed = error_q * error_k * (1 + sqrt(d) / LAMBDA) ** 2
-    change = scale * (q * error_k + k * error_q + crossed + gap)
+    change = scale * (q * error_k + k * error_q + error_q * error_k + gap)
     of_product, of_largest, of_mean = kernel.rounding()
     # the product of length d, and turning queries and keys
-    change += u * largest * (min(float(d), LAMBDA * sqrt(d)) + of_product)
+    change += (rule.deviations * rule.units(d, u) + of_product * u) * largest
     # exp (6 units: 2.5 units in the last place and its result), the scale and its rounding, and what the maximum is taken
     # from; then what parts do to logits. Relative errors of z_j - max z are met in the mean under the weights, twice, where
     # the mean of |z_j - max z| is at most log n
     change += u * (6 + (2 + of_largest) * largest + (2 + of_mean) * log(context))
-    change += logits_lost(d, scale, q + error_q, k + error_k, tiny)
-    return min(change, 2.0), u * (1 + sum_roundoff(context)) + weights_lost(context, tiny)
+    change += tiny * (scale * (2 * d + 4 * sqrt(d) * (q + error_q + k + error_k)) + 8)
+    return min(change, 2.0), u * (1 + sum_roundoff(context)) + 2 * (context + 1) * tiny
 
 
 def sum_roundoff(context: int) -> float:
     """Units of roundoff of a row's sum of weights, which are summed pairwise over blocks of 128."""
     return min(context, 128) / 8 + 3 + log2(max(context / 128, 1))
-
-
-@dataclass(frozen=True)
-class ErrorBound:
-    """Relative to the largest |output|: what host and target may differ by. `host` and `target` are the two runs' shares."""
-
-    host: float
-    target: float
-
-    @property
-    def total(self) -> float:
-        """Their sum; 1 or more says nothing about the outputs."""
-        return self.host + self.target
-
-
-def own_noise(
-    gains: TargetGains, sizes: RunSizes, shape: Shape, roundoff: float, lost: Mapping[Reading, float] | None = None
-) -> Noise:
-    """Noise of the readings of the target's own run: the products of every layer, its sums over tokens and over heads. lost:
-    what underflow adds."""
-    gamma, x2 = attention_roundoff(len(sizes.rows)), largest_row(sizes.rows)
-    size = {}
-    for key in readings(shape):
-        last = shape.layers if key == OUTPUT else key[1]
-        # the reading, X W_E, and then every layer
-        parts = [gains.reader[key] * sizes.stream[last], gains.begin * x2 * gains.full[0].get(key, 0.0)]
-        for layer in range(last):
-            after = gains.full[layer + 1].get(key, 0.0)
-            # partial sums over heads can be larger than their sum
-            values = shape.residual + sum(gains.value[(layer, head)] for head in range(shape.heads))
-            parts.append(sqrt(shape.letters - 1) * sizes.stream[layer] * values * after)
-            for head in range(shape.heads):
-                at = (layer, head)
-                parts.append(gamma * sizes.stream[layer] * gains.through[at].get(key, 0.0))
-                parts.append(gains.run[at] * sizes.stream[layer] * after)
-        size[key] = LAMBDA * roundoff * hypot(*parts) + (lost[key] if lost else 0.0)
-    return Noise(size)

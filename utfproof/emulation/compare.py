@@ -1,4 +1,4 @@
-"""Run targets and hosts side by side and measure how far their outputs are apart, against the a priori bound.
+"""Run targets and hosts side by side and measure how far their outputs are apart, against the bound of docs/emulation.md.
 
 The host runs in the engine, on the device and in the precision asked for; the target always in float64, so a lower
 precision is compared with the truth and not with its own rounding.
@@ -37,8 +37,9 @@ INPUTS = ("uniform", "one-hot")
 class Comparison:
     """One run: which target, kernel and context length n.
 
-    relative_error: max |Z - Y| / max |Y| over the outputs Y of the target; bound: what it can be by docs/emulation.md, None
-    where it was not computed; layer_errors: relative error of the logits of layers 1 ... L, then of the output.
+    relative_error: max |Z - Y| / max |Y| over the outputs Y of the target. bound: what rounding cannot make it exceed;
+    estimate: what rounding is not expected to make it exceed; None where they were not computed. layer_errors: relative error
+    of the logits of layers 1 ... L, then of the output.
     """
 
     trial: int
@@ -46,6 +47,7 @@ class Comparison:
     context: int
     relative_error: float
     bound: float | None = None
+    estimate: float | None = None
     layer_errors: tuple[float, ...] = ()
 
     @property
@@ -58,7 +60,7 @@ class Comparison:
 
     @property
     def within(self) -> bool:
-        """Whether the bound is respected: an absent one is, and so is one that is beyond float64, by a finite error or not."""
+        """Whether the error is within the bound, where there is one."""
         return self.bound is None or not self.relative_error > self.bound
 
     @property
@@ -66,14 +68,21 @@ class Comparison:
         """Whether the bound says something about the outputs: 1 or more, or beyond float64, says nothing."""
         return self.bound is not None and self.bound < 1
 
+    @property
+    def rests_on_estimate(self) -> bool:
+        """Whether only the estimate says something about the outputs."""
+        return not self.bounded and self.estimate is not None and self.estimate < 1
+
     def agrees(self, tolerance: float | None) -> bool | None:
-        """Whether the outputs agree: None where that is not known, since numbers are beyond float64, or there is neither a
-        bound that says something nor a tolerance."""
+        """Whether the outputs agree. False: rounding does not explain the error, or it exceeds the tolerance. None where
+        that is not known: numbers are beyond float64, the error exceeds the estimate alone, or nothing says anything."""
         if not isfinite(self.relative_error):
             return None
         if not self.within or (tolerance is not None and self.relative_error > tolerance):
             return False
-        return True if self.bounded or tolerance is not None else None
+        if self.bounded or tolerance is not None:
+            return True
+        return True if self.rests_on_estimate and self.relative_error <= self.estimate else None  # type: ignore[operator]
 
     def undecided(self, tolerance: float | None) -> str | None:
         """Why it is not known whether the outputs agree."""
@@ -83,6 +92,8 @@ class Comparison:
             return "an output is beyond the run's numbers"
         if self.bound is None:
             return "there is neither a bound nor a tolerance"
+        if self.rests_on_estimate:
+            return "the bound is 1 or more, and the error exceeds the estimate"
         return "the bound says nothing, it is " + ("1 or more" if isfinite(self.bound) else "beyond float64")
 
 
@@ -136,6 +147,11 @@ class EmulationReport:
         return first_growth(worst.layer_errors)
 
     @property
+    def rests_on_estimate(self) -> bool:
+        """Whether the verdict rests on the estimate: without a tolerance, some bound says nothing and its estimate does."""
+        return self.tolerance is None and any(c.rests_on_estimate for c in self.comparisons)
+
+    @property
     def holds(self) -> bool | None:
         """Every error within its bound and the tolerance, and E a solution unless only a tolerance counts; None where that is
         not known."""
@@ -158,6 +174,7 @@ class EmulationReport:
         return {
             "notion": self.notion.value,
             "holds": self.holds,
+            "rests_on": "estimate" if self.rests_on_estimate else "bound" if self.tolerance is None else "tolerance",
             "undecided": len(self.open),
             "engine": self.engine,
             "precision": self.precision,
@@ -242,7 +259,7 @@ def compare(
     require_compatible(host, kernels)
     if not has_bound(host) and (tolerance is None or embedding is not None):
         raise NotDefined(
-            f"no a priori bound is known for {host.construction}: "
+            f"no bound is known for {host.construction}: "
             + ("its embedding cannot be given" if embedding is not None else "say what error is allowed (--tolerance)")
         )
     if embedding is not None and trials != 1:
@@ -364,12 +381,12 @@ class _Group:
             mine, truth = (output, expected) if single else (output[i], expected[i])
             index = None if single else i
             errors = layer_errors(ours, theirs, index)
-            bound = None
+            bound = estimate = None
             if self.predictions is not None:
                 # what the host is given is X rounded to its precision; that rounding is counted like E's
-                bound = self.predictions[i].bound(theirs, index, kernel, rows, truth)
+                bound, estimate = self.predictions[i].bounds(theirs, index, kernel, rows, truth)
             error = relative_error(mine, truth)
-            yield Comparison(self.numbers[i], name, context, error, bound, (*errors, error))
+            yield Comparison(self.numbers[i], name, context, error, bound, estimate, (*errors, error))
 
 
 def _double(array: Array) -> Array:

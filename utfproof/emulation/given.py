@@ -6,12 +6,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from utfproof.emulation.bound import LAMBDA
-from utfproof.emulation.gains import OUTPUT, Reading, reading_blocks
-from utfproof.emulation.norms import length
+from utfproof.emulation.bound import ESTIMATE, OUTPUT, Reading
 from utfproof.emulation.predict import Prediction
 
-_DOUBLE = 2.0**-53
 _SOLVER = 4.0  # a least-squares solution with one refinement step, against one product with R_all
 
 
@@ -48,23 +45,15 @@ class Gap:
 def equation_gap(prediction: Prediction) -> Gap:
     """The worst entry of E R_all - W_all in float64, one that is not known before all others (for attention-matching hosts: of
     the equations of their own formulas)."""
-    shape = prediction.target.shape
-    rounding = prediction.rounding
-    rows = length(prediction.held, 1)
-    gains = prediction.predictor.gains
-    summed = None if prediction.summed is None else reading_blocks(prediction.summed, shape)
+    goal, held = prediction.goal_rounding(ESTIMATE), prediction.evaluation(ESTIMATE)
     worst = Gap(0.0, 0.0, 0, OUTPUT)
-    for key, block in reading_blocks(prediction.difference, shape).items():
+    for key, block in prediction.difference.items():
         sizes = np.abs(block).max(axis=(1, 2))
-        allowed = (
-            rounding[key] + prediction.lost[key] + _SOLVER * LAMBDA * _DOUBLE * rows * gains.evaluate.get(key, 0.0)
-        )
-        if summed is not None:
-            allowed = allowed + _SOLVER * LAMBDA * _DOUBLE * summed[key].max(axis=(1, 2))
+        evaluated = held[key].max(axis=1) if held[key].ndim else held[key]
+        allowed = np.broadcast_to(goal[key] + _SOLVER * evaluated, sizes.shape)
         excess = sizes - allowed
         row = int(np.argmax(np.where(np.isfinite(excess), excess, np.inf)))
-        limit = float(np.broadcast_to(allowed, sizes.shape)[row])
-        found = Gap(float(sizes[row]), limit, row, key)
+        found = Gap(float(sizes[row]), float(allowed[row]), row, key)
         if not found.known:
             return found
         if worst.size == 0 or not found.size - found.allowed <= worst.size - worst.allowed:

@@ -18,7 +18,6 @@ import numpy as np
 from utfproof.attention import AttentionKernel
 from utfproof.ground.arrays import Array, hstack, one_line
 from utfproof.ground.selection import Partition, SelectionMatrix, uniform
-from utfproof.matching import suffix_stacks
 from utfproof.systems import Universal, run_layers
 
 
@@ -62,8 +61,7 @@ class LumpedHost(Universal):
 
 
 def lumped(host: Universal) -> LumpedHost | None:
-    """The host on its classes. None for dense hosts, and where a coordinate is read twice by one column on one way (the bound's
-    gains of index maps know no such hosts)."""
+    """The host on its classes. None for dense hosts."""
     if not isinstance(host.U, SelectionMatrix):
         return None
     shape, known = host.shape, dict[int, SelectionMatrix]()
@@ -88,8 +86,7 @@ def lumped(host: Universal) -> LumpedHost | None:
             grid.insert(0, [members @ matrix for matrix in kind])
     R_Q, R_K, R_V, passed = grids
     kept, stream = members.column_cells, [entry[0] if entry else None for entry in passed]
-    found = LumpedHost(shape, len(kept), R_Q, R_K, R_V, U, host.construction, kept=kept, passed=stream)
-    return None if any(stack.repeats(shape) for stack in suffix_stacks(found)) else found
+    return LumpedHost(shape, len(kept), R_Q, R_K, R_V, U, host.construction, kept=kept, passed=stream)
 
 
 def _units(size: int) -> Partition:

@@ -1,58 +1,54 @@
-"""The a priori bound for one host, engine and target: everything that docs/emulation.md needs, gathered in one place."""
+"""The bound and the estimate for one host, engine and target: everything that docs/emulation.md needs."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
-from math import sqrt
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from utfproof.attention import ChunkedAttention
 from utfproof.constructions import CONSTRUCTIONS
-from utfproof.emulation import underflow
 from utfproof.emulation.bound import (
-    LAMBDA,
-    DenseNoise,
-    ErrorBound,
-    Noise,
-    Propagated,
+    DOUBLE,
+    DOUBLE_TINY,
+    ESTIMATE,
+    OUTPUT,
+    RIGOROUS,
+    DenseModel,
+    Errors,
+    Inputs,
+    Reading,
+    Rule,
     RunSizes,
-    evaluation_sizes,
-    own_noise,
+    TargetGains,
+    as_host,
+    embedding_noise,
+    index_map_noise,
     path_noise,
     propagated,
-    residual_sizes,
-    right_side_rounding,
-    selected_noise,
-    settled,
-    summed_rounding,
-)
-from utfproof.emulation.engines import Engine, PathHost, path_columns
-from utfproof.emulation.gains import (
-    OUTPUT,
-    HostGains,
-    Reading,
-    StreamForms,
-    TargetGains,
-    first_gains,
-    host_gains,
-    largest_row,
-    selected_sizes,
+    reading_blocks,
+    readings,
     target_gains,
 )
-from utfproof.emulation.norms import longest, spectral_norm
+from utfproof.emulation.engines import Engine, path_columns
+from utfproof.emulation.norms import length, longest, spectral_norm
 from utfproof.emulation.observe import Observer
 from utfproof.errors import MalformedInput, NotDefined
 from utfproof.ground.arrays import to_numpy
 from utfproof.ground.notions import Notion
 from utfproof.ground.selection import SelectionMatrix
-from utfproof.matching import r_all, w_all
 from utfproof.systems import Target, Universal
 
-_DOUBLE = 2.0**-53
+_ABOVE = 1 + 2.0**-20
+"""The formulas are themselves computed in float64."""
+
+
+class Bounds(NamedTuple):
+    """Of max |Z - Y| / max |Y|: what rounding cannot exceed, and what it is not expected to exceed."""
+
+    bound: float
+    estimate: float
 
 
 def attention_matching(host: Universal) -> bool:
@@ -62,7 +58,7 @@ def attention_matching(host: Universal) -> bool:
 
 
 def has_bound(host: Universal) -> bool:
-    """Whether the a priori bound is known: queries and keys are the target's, or forms of its stream."""
+    """Whether the bound is known: queries and keys are the target's, or forms of its stream."""
     return not attention_matching(host) or CONSTRUCTIONS[host.construction].forms is not None
 
 
@@ -78,9 +74,7 @@ def reading_target(host: Universal, target: Target) -> Target:
         )
     forms = CONSTRUCTIONS[host.construction].forms
     if forms is None:
-        raise NotDefined(
-            f"no a priori bound is known for {host.construction}: its queries are no forms of the target's stream"
-        )
+        raise NotDefined(f"no bound is known for {host.construction}: its queries are no forms of the target's stream")
     shape = target.shape
     lead, D, d = (shape.layers, shape.heads), target.width, shape.head_dim
     W_Q, W_K = np.zeros((*lead, D, d)), np.zeros((*lead, D, d))
@@ -98,14 +92,10 @@ class Predictor:
         self.engine = engine
 
     @cached_property
-    def gains(self) -> HostGains:
-        """Norms of the host as it is run."""
-        lumped = self.engine.lumped
-        return (
-            host_gains(self.engine.host, self.engine.embedder.columns)
-            if lumped is None
-            else host_gains(lumped, r_all(lumped))
-        )
+    def model(self) -> DenseModel | None:
+        """Norms of a dense host; None for an index map."""
+        host = self.engine.host
+        return None if isinstance(host.U, SelectionMatrix) else DenseModel(host, blocked=True)
 
     def of(self, target: Target, E: np.ndarray) -> Prediction:
         """The bound of one target with its E [d_in, m]; float64 weights."""
@@ -130,104 +120,123 @@ class Prediction:
     E: np.ndarray
 
     def __post_init__(self) -> None:
-        engine = self.predictor.engine
-        self.engine = engine
-        self.roundoff = engine.place.roundoff
-        # in path space E R_all is what the run holds, and E is not rounded
-        self.held = self.E if engine.name == "path-space" else engine.place.rounded(self.E)
+        engine = self.engine = self.predictor.engine
+        self.shape = self.target.shape
+        self.held = engine.place.rounded(self.E)
         if not np.isfinite(self.held).all():
             raise MalformedInput(f"E overflows in {engine.place.precision}: run this target in a wider precision")
         self.read_as = reading_target(engine.host, self.target)
         self.gains: TargetGains = target_gains(self.read_as)
         self.own_gains = self.gains if self.read_as is self.target else target_gains(self.target)
-        columns = path_columns(engine.embedder, self.held)
-        if engine.name == "path-space":
-            columns = engine.place.rounded(columns)
-        self.columns = columns
-        self.goal = to_numpy(w_all(self.read_as))
-        self.difference = columns - self.goal
+        self.own = DenseModel(as_host(self.target), blocked=False, reads_output=self.target.W_U is not None)
+        self.equations = self.own if self.read_as is self.target else DenseModel(as_host(self.read_as), blocked=False)
+        self.goal_streams, self.goal = self.equations.columns(self.target.W_E)
+        self.columns = self._columns()
+        self.difference = {key: self.columns[key] - goal for key, goal in self.goal.items()}
 
     @cached_property
-    def forms(self) -> StreamForms:
-        """Sizes of E R_w of a dense host."""
-        return StreamForms(self.engine.host, self.held)
+    def _words(self) -> tuple[list[np.ndarray], dict[Reading, np.ndarray]]:
+        """E R_w by word length, and E R_all by reading, of a dense host."""
+        assert self.predictor.model is not None
+        return self.predictor.model.columns(self.held)
 
-    @cached_property
-    def first(self) -> np.ndarray:
-        """How errors of what layer 1 averages are read, where that is X."""
-        return first_gains(self.target.shape, self.columns)
-
-    @cached_property
-    def rounding(self) -> dict[Reading, float]:
-        """What the rounding of W_all moves, for inputs of length one."""
-        return right_side_rounding(self.read_as, self.gains, np.eye(self.target.shape.d_in))
-
-    @cached_property
-    def lost(self) -> dict[Reading, float]:
-        """What E R_all - W_all loses to underflow, for inputs of length one."""
-        host, dense = self.engine.host, not isinstance(self.engine.embedder.columns, SelectionMatrix)
-        gains = self.predictor.gains if dense else None
-        return underflow.equations_lost(gains, self.gains, self.read_as, spectral_norm(self.held), host.m)
-
-    @cached_property
-    def summed(self) -> np.ndarray | None:
-        """`summed_rounding` of E R_all in float64, for index maps."""
-        matrix = self.engine.embedder.columns
-        return summed_rounding(self.held, matrix) if isinstance(matrix, SelectionMatrix) else None
-
-    def residual(self, rows: np.ndarray) -> dict[Reading, float]:
-        """How much E R_all differs from W_all, and the X that the host is given from X, as every reading meets it."""
-        shape = self.target.shape
-        found = residual_sizes(self.difference, shape, rows)
-        x2 = largest_row(rows)
-        for key, value in self.rounding.items():
-            found[key] += (value + self.lost[key]) * x2
-        if self.summed is not None and self.engine.name != "path-space":
-            # E R_all was itself computed, where a run takes E; in path space it is what runs
-            for key, value in evaluation_sizes(self.summed, shape).items():
-                found[key] += _DOUBLE * value * x2
-        if self.roundoff > _DOUBLE:
-            for key, value in residual_sizes(self.columns, shape, self.roundoff * np.abs(rows)).items():
-                found[key] += value
-        return found
-
-    def noise(self, rows: np.ndarray, kernel: Any) -> Callable[[list[float]], Noise]:
-        """Noise of the host's readings on inputs X [n, d_in], as a function of how far its attention is off by layer."""
-        shape, residual, lumped = self.target.shape, self.residual(rows), self.engine.lumped
-        tiny = self.engine.place.tiny
+    def _columns(self) -> dict[Reading, np.ndarray]:
+        """E R_all by reading, as the host is run with it."""
+        if self.predictor.model is not None and self.engine.name != "path-space":
+            return self._words[1]
+        columns = path_columns(self.engine.embedder, self.held)
         if self.engine.name == "path-space":
-            found = path_noise(self.columns, shape, residual, rows, self.roundoff, tiny)
-            return lambda apart: found
-        if self.predictor.gains.selected:
-            host, E = (self.engine.host, self.held) if lumped is None else (lumped, lumped.taken(self.held))
-            entries = selected_sizes(host, E, rows)
-            first, x2 = None if lumped is None else self.first, largest_row(rows)
-            moved = selected_noise(
-                host, self.predictor.gains, entries, residual, x2, len(rows), self.roundoff, tiny, first
-            )
-            return lambda apart: moved
-        paths = PathHost(shape, self.goal).streams(rows, kernel)
-        sizes = self.forms.sizes(rows, paths)
-        return DenseNoise(self.predictor.gains, sizes, self.held, residual, rows, self.roundoff, tiny).noise
+            columns = self.engine.place.rounded(columns)
+        return reading_blocks(columns, self.shape)
 
-    def bound(self, observed: Observer, index: int | None, kernel: Any, rows: np.ndarray, output: np.ndarray) -> float:
-        """The largest relative error on this input: `observed` is the target's run, `output` its result."""
-        shape = self.target.shape
-        sizes = self.sizes(observed, index, rows, output)
+    # --- E R_all = W_all ---
 
-        def carry(noise: Noise) -> Propagated:
-            tiny = self.engine.place.tiny
-            return propagated(
-                noise, self.gains, sizes, kernel, self.roundoff, shape, own=False, tiny=tiny, gaps=self.form_gaps
-            )
+    def goal_rounding(self, rule: Rule) -> dict[Reading, float]:
+        """What float64 loses of W_all, for rows of W_E."""
+        return self._evaluated(self.equations, self.goal_streams, rule)
 
-        host = settled(self.noise(rows, ChunkedAttention(kernel)), carry, shape.layers)
-        lost = underflow.own_lost(self.own_gains, self.target, len(rows))
-        own = own_noise(self.own_gains, sizes, shape, _DOUBLE, lost)
-        target = propagated(own, self.own_gains, sizes, kernel, _DOUBLE, shape, own=True, tiny=underflow.DOUBLE).error
-        scale = sizes.scale
-        found = ErrorBound(host / scale, target / scale) if scale else ErrorBound(host, target)
-        return found.total
+    def evaluation(self, rule: Rule) -> dict[Reading, np.ndarray]:
+        """What float64 loses of E R_all, by reading: of each row of E and word, [d_in, words]; a number for dense hosts."""
+        if self.predictor.model is not None:
+            found = self._evaluated(self.predictor.model, self._words[0], rule)
+            return {key: np.asarray(value) for key, value in found.items()}
+        matrix = self.engine.embedder.columns
+        added = np.maximum(np.bincount(matrix.coordinates()[1], minlength=matrix.shape[1]) - 1, 0)
+        units = np.array([rule.units(k, DOUBLE) for k in range(int(added.max(initial=0)) + 1)])[added]
+        lost = rule.deviations * (np.abs(self.held) @ matrix) * units
+        return {
+            key: block.max(axis=2) if key == OUTPUT else length(block, 2)
+            for key, block in reading_blocks(lost, self.shape).items()
+        }
+
+    def _evaluated(self, model: DenseModel, streams: list[np.ndarray], rule: Rule) -> dict[Reading, float]:
+        sizes = [float(length(stream, 2).max(axis=0).sum()) for stream in streams]
+        tiny = DOUBLE_TINY * self.shape.words_at(self.shape.layers)
+        return model.noise(sizes, 0.0, rule, DOUBLE, tiny, None)
+
+    def residual(self, inputs: Inputs, rule: Rule) -> dict[Reading, float]:
+        """How much E R_all differs from W_all, and the X that the host is given from X, as every reading meets it."""
+        out, goal = {}, self.goal_rounding(rule)
+        runs = self.engine.name == "path-space"  # its columns are not computed from E in the run
+        held = {} if runs else self.evaluation(rule)
+        u = self.engine.place.roundoff
+        for key, block in self.difference.items():
+            evaluated = 0.0 if runs else float(held[key].max(axis=0).sum())
+            out[key] = inputs.met(block, entries=key == OUTPUT) + inputs.one * (evaluated + goal[key])
+            if u > DOUBLE:
+                spread = inputs.spread(self.columns[key], entries=key == OUTPUT)
+                out[key] += u * float(spread.sum(axis=0).max())
+        return out
+
+    # --- a run ---
+
+    def noise(self, rows: np.ndarray, rule: Rule) -> dict[Reading, float]:
+        """Rounding noise of the host's readings on inputs X [n, d_in], the residual of E left out."""
+        engine, inputs = self.engine, Inputs.of(rows)
+        u, tiny = engine.place.roundoff, engine.place.tiny
+        if engine.name == "path-space":
+            return path_noise(self.columns, self.shape, inputs, rule, u, tiny)
+        model = self.predictor.model
+        if model is None:
+            host, E = engine.host, self.held
+            if engine.lumped is not None:
+                host, E = engine.lumped, engine.lumped.taken(E)
+            return index_map_noise(host, E, inputs, rule, u, tiny, averages_x=engine.lumped is not None)
+        sizes = [inputs.met(stream) for stream in self._words[0]]
+        begin = embedding_noise(self.held, inputs, rule, u, tiny)
+        return model.noise(sizes, begin, rule, u, tiny, inputs.context)
+
+    def bounds(
+        self, observed: Observer, index: int | None, kernel: Any, rows: np.ndarray, output: np.ndarray
+    ) -> Bounds:
+        """Of the relative error on this input: `observed` is the target's run, `output` its result."""
+        scale = float(np.abs(output).max(initial=0.0)) or 1.0
+        found = (self.error(observed, index, kernel, rows, rule) * _ABOVE / scale for rule in (RIGOROUS, ESTIMATE))
+        return Bounds(*found)
+
+    def error(self, observed: Observer, index: int | None, kernel: Any, rows: np.ndarray, rule: Rule) -> float:
+        """The largest difference of an output entry, by one rule."""
+        inputs, shape, place = Inputs.of(rows), self.shape, self.engine.place
+        sizes = self.sizes(observed, index)
+        begin = embedding_noise(self.target.W_E, inputs, rule, DOUBLE, DOUBLE_TINY)
+        streams = [sizes.stream[layer] for layer in range(shape.layers + 1)]
+        noise = self.own.noise(streams, begin, rule, DOUBLE, DOUBLE_TINY, inputs.context)
+        own = propagated(noise, self.own_gains, sizes, kernel, shape, inputs.context, rule, DOUBLE, DOUBLE_TINY)
+        noise, residual = self.noise(rows, rule), self.residual(inputs, rule)
+        noise = {key: noise[key] + residual[key] for key in readings(shape)}
+        host = propagated(
+            noise,
+            self.gains,
+            self.exact_sizes(observed, index, sizes, own),
+            kernel,
+            shape,
+            inputs.context,
+            rule,
+            place.roundoff,
+            place.tiny,
+            self.form_gaps,
+        )
+        return own.output + host.output
 
     @cached_property
     def form_gaps(self) -> dict[tuple[int, int], float]:
@@ -236,41 +245,43 @@ class Prediction:
         if self.read_as is self.target:
             return {}
         gaps = {}
-        for layer in range(self.target.shape.layers):
-            for head in range(self.target.shape.heads):
+        for layer in range(self.shape.layers):
+            for head in range(self.shape.heads):
                 forms, rounding = [], 0.0
                 for model in (self.read_as, self.target):
                     w_q, w_k, _, _ = model.parameters(layer, head)
                     forms.append(w_q @ w_k.T)
-                    rounding += LAMBDA * sqrt(w_q.shape[1]) * _DOUBLE * longest(w_q, 1) * longest(w_k, 1)
-                    rounding += 2 * w_q.size * underflow.DOUBLE
+                    rounding += RIGOROUS.units(w_q.shape[1], DOUBLE) * float(length(w_q) * length(w_k))
+                    rounding += 2 * w_q.size * DOUBLE_TINY
                 gaps[(layer, head)] = spectral_norm(forms[0] - forms[1]) + rounding
         return gaps
 
-    def sizes(self, observed: Observer, index: int | None, rows: np.ndarray, output: np.ndarray) -> RunSizes:
-        """Sizes of the target's run."""
-
-        def one(value: np.ndarray) -> float:
-            return float(value if index is None else value[index])
-
-        queries = {at: one(value) for at, value in observed.queries.items()}
-        keys = {at: one(value) for at, value in observed.keys.items()}
-        stream, radius, host_queries, host_keys = {}, {}, dict(queries), dict(keys)
+    def sizes(self, observed: Observer, index: int | None) -> RunSizes:
+        """Sizes of the target's run, as it was computed."""
+        one = (lambda value: float(value)) if index is None else (lambda value: float(value[index]))
+        stream, radius = {}, {}
         for layer, streams in observed.streams.items():
             x = streams if index is None else streams[index]
-            stream[layer] = longest(x, 1)
-            radius[layer] = longest(x - x.mean(axis=0), 1)
-            if self.read_as is not self.target:
-                for head in range(self.target.shape.heads):
-                    w_q, w_k, _, _ = self.read_as.parameters(layer, head)
-                    host_queries[(layer, head)] = longest(x @ w_q, 1)
-                    host_keys[(layer, head)] = longest(x @ w_k, 1)
+            stream[layer], radius[layer] = longest(x, 1), longest(x - x.mean(axis=0), 1)
         # the stream after the last layer, as large as the values make it
-        last = self.target.shape.layers
-        values = [self.own_gains.value[(last - 1, head)] for head in range(self.target.shape.heads)]
-        stream[last] = stream[last - 1] * (self.target.shape.residual + sum(values))
-        scale = float(np.abs(output).max(initial=0.0))
-        return RunSizes(host_queries, host_keys, queries, keys, stream, radius, scale, rows)
+        last = self.shape.layers
+        values = [self.own_gains.value[(last - 1, head)] for head in range(self.shape.heads)]
+        stream[last] = stream[last - 1] * (self.shape.residual + sum(values))
+        queries, keys = ({at: one(v) for at, v in found.items()} for found in (observed.queries, observed.keys))
+        return RunSizes(queries, keys, stream, radius)
 
-
-__all__ = ["OUTPUT", "Prediction", "Predictor", "Reading", "attention_matching", "has_bound", "reading_target"]
+    def exact_sizes(self, observed: Observer, index: int | None, sizes: RunSizes, own: Errors) -> RunSizes:
+        """Sizes of the target's exact run: queries and keys as the host reads them, and what the computed run can err by."""
+        stream = {layer: size + own.stream[layer] for layer, size in sizes.stream.items()}
+        radius = {layer: size + 2 * own.stream[layer] for layer, size in sizes.radius.items()}
+        found: list[dict[tuple[int, int], float]] = [{}, {}]
+        for layer, head in sizes.queries:
+            for kind, computed in enumerate((sizes.queries, sizes.keys)):
+                size = computed[(layer, head)] + own.read[(kind, layer, head)]
+                if self.read_as is not self.target:
+                    reader = self.read_as.parameters(layer, head)[kind]
+                    streams = observed.streams[layer]
+                    x = streams if index is None else streams[index]
+                    size = longest(x @ reader, 1) * _ABOVE + own.stream[layer] * spectral_norm(reader)
+                found[kind][(layer, head)] = size
+        return RunSizes(found[0], found[1], stream, radius)

@@ -1,4 +1,4 @@
-"""`utfproof emulate`: run targets and hosts side by side and compare their outputs with the a priori bound."""
+"""`utfproof emulate`: run targets and hosts side by side and compare their outputs with a bound on rounding."""
 
 from __future__ import annotations
 
@@ -34,10 +34,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class Emulate(Pair, Job, order=90):
-    """Embed targets into hosts and compare outputs, for every kernel and context length, with an a priori bound.
+    """Embed targets into hosts and compare outputs, for every kernel and context length, with a bound on rounding.
 
-    Exit 0: every relative error is within its bound (and the tolerance). 1: some is not, or a host cannot carry a target. 4:
-    neither is known, since a bound says nothing (1 or more) or numbers are beyond float64; --tolerance decides by the error.
+    Where the proved bound says nothing (1 or more), the verdict rests on an estimate and says so. Exit 0: every relative error
+    is within its bound, or its estimate (and the tolerance). 1: some error exceeds its bound or the tolerance, or a host
+    cannot carry a target. 4: neither is known; --tolerance decides by the error.
     """
 
     examples = (
@@ -73,7 +74,7 @@ class Emulate(Pair, Job, order=90):
     rows: int | None = option(
         None, "Queries attended at a time; as many as fit 2^19 logits by default.", kind="positive", aside=True
     )
-    bounds: bool = option(True, "Compute the a priori bound of every run.", "--bounds/--no-bounds")
+    bounds: bool = option(True, "Compute the bound and the estimate of every run.", "--bounds/--no-bounds")
     tolerance: float | None = option(None, "Largest relative error allowed, besides the bound.", kind="amount")
     config: Path | None = option(None, "own-norm: the model's configuration (.json).", aside=True)
     module: str | None = option(
@@ -210,7 +211,8 @@ def _verdict(report: EmulationReport) -> str:
     if report.unsolved is not None and report.tolerance is None:
         return f"E does not solve the equations: {report.unsolved}"
     if report.holds:
-        return f"outputs agree ({report.notion.value})"
+        proved = ": within the estimate, the bound says nothing" if report.rests_on_estimate else ""
+        return f"outputs agree ({report.notion.value}){proved}"
     if report.holds is None:
         judged = isfinite(report.max_relative_error) and report.tolerance is None
         hint = "; --tolerance decides by the error alone" if judged else ""
@@ -229,9 +231,10 @@ def _figures(report: EmulationReport) -> dict[str, str]:
     }
     if worst.bound is not None:
         ratio = "" if report.ratios is None else f"; bound / error {report.ratios[0]:.0f} to {report.ratios[1]:.0f}"
-        rows["a priori bound"] = f"{worst.bound:.3g} for that run{ratio}" + (
+        rows["bound"] = f"{worst.bound:.3g} for that run{ratio}" + (
             "; 1 or more: says nothing about the outputs" if worst.bound >= 1 else ""
         )
+        rows["estimate"] = f"{worst.estimate:.3g} for that run, if rounding errors are independent (not proved)"
     growth = report.first_growth
     if growth is not None:
         place = "the output" if growth == len(worst.layer_errors) else f"the logits of layer {growth}"
@@ -282,7 +285,8 @@ def _line(outcome: Ran) -> list[str]:
     ratio = "" if report.ratios is None else f"{report.ratios[0]:.0f} to {report.ratios[1]:.0f}"
     differ = f"DIFFER in {len(report.broken)} of {len(report.comparisons)}"
     left_open = f"undecided in {len(report.open)} of {len(report.comparisons)}"
-    verdict = {True: "agree", False: differ, None: left_open}[report.holds]
+    agree = "agree (estimate)" if report.rests_on_estimate else "agree"
+    verdict = {True: agree, False: differ, None: left_open}[report.holds]
     return [*start, str(outcome.m), f"{report.max_relative_error:.1e}", ratio, verdict]
 
 

@@ -40,12 +40,13 @@ TABLES = {
 """The paper's tables in one setting."""
 _NOTIONS = tuple(notion.value for notion in Notion)
 EMULATION = {
-    "notion": _NOTIONS, "holds": Maybe(bool), "undecided?": WHOLE, "engine": str, "precision": str,
+    "notion": _NOTIONS, "holds": Maybe(bool), "rests_on?": ("bound", "estimate", "tolerance"),
+    "undecided?": WHOLE, "engine": str, "precision": str,
     "max_relative_error": Maybe(NUMBER),
     "quantiles": Each(Maybe(NUMBER)), "tolerance": Maybe(NUMBER), "bound_over_error": Maybe([NUMBER]),
     "first_growth": Maybe(WHOLE), "condition": Maybe(NUMBER), "misfit": Maybe(NUMBER), "unsolved": Maybe(str),
     "comparisons": [{"trial": WHOLE, "attention": str, "context": WHOLE, "relative_error": Maybe(NUMBER),
-                     "bound": Maybe(NUMBER), "layer_errors": [Maybe(NUMBER)]}],
+                     "bound": Maybe(NUMBER), "estimate?": Maybe(NUMBER), "layer_errors": [Maybe(NUMBER)]}],
 }  # fmt: skip
 """A host beside its targets."""
 CASES = {

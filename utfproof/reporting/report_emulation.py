@@ -68,7 +68,7 @@ def _report(item: dict[str, Any], where: str) -> EmulationReport:
     runs = tuple(
         Comparison(
             run["trial"], run["attention"], run["context"],
-            math.nan if run["relative_error"] is None else run["relative_error"], run["bound"],
+            math.nan if run["relative_error"] is None else run["relative_error"], run["bound"], run.get("estimate"),
         )
         for run in item["comparisons"]
     )  # fmt: skip
