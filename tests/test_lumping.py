@@ -97,10 +97,12 @@ def test_streams_shrink_from_layer_to_layer():
     assert found.averaged == [2 * 12, 2 * 192, 2 * 72, 2 * 12]  # layer 1 averages X itself
 
 
-def test_what_is_not_lumped():
+def test_coordinates_that_are_read_twice():
     host = build_host("tied", Shape(2, 2, 2, 2))
     cells = (np.repeat(c, 2) for c in (host.U.row_cells, host.U.column_cells))
-    assert lumped(replace(host, U=SelectionMatrix(host.U.rows, host.U.columns, *cells))) is None
+    twice = replace(host, U=SelectionMatrix(host.U.rows, host.U.columns, *cells))
+    found = lumped(twice)
+    assert np.array_equal(r_all(found).to_dense(), r_all(twice).to_dense()[found.kept])
     assert lumped(build_host("random", Shape(2, 2, 2, 2))) is None
 
 
