@@ -16,7 +16,7 @@ from utfproof.cli import app as command_line
 from utfproof.commands.frontier import _document as frontier_document
 from utfproof.errors import MalformedInput
 from utfproof.frontier.table import frontier, shapes
-from utfproof.jobs.report import training_of
+from utfproof.commands.report import training_of
 from utfproof.reporting import report, report_charts, report_emulation, report_read
 from utfproof.training.presets import preset
 from utfproof.training.results import RunResult, preset_fields, write_result

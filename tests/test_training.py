@@ -400,21 +400,21 @@ def test_train_speaks_to_people_and_machines(tmp_path, monkeypatch, capsys):
 
 
 def test_a_sweep_can_train(tmp_path):
-    from utfproof.jobs.job import Context
-    from utfproof.jobs.parameters import keys
-    from utfproof.jobs.train import Train
+    from utfproof.cli.registry import in_sweep
+    from utfproof.sweeps.jobs import Context
 
-    given = {name: None if p.default is ... else p.default for name, p in keys(Train).items()}
+    train = in_sweep("train")
+    given = {name: None if key.default is ... else key.default for name, key in train.keys.items()}
     given |= {"preset": NAME, "steps": 5, "batch": 2, "eval_sequences": 10}
-    ((parameters, _),) = Train.prepared(given, tmp_path)
+    ((parameters, _),) = train.prepared(given, tmp_path)
     assert parameters["m"] == preset(NAME).m
     assert (parameters["engine"], parameters["setting"]) == ("wide", "paper")
-    first, logs = Train.of(parameters).found(Context("key"))
+    first, logs = train.result(parameters, Context("key"))
     assert first["verdict"].startswith("accuracy 0.")
     assert "seconds" not in first
-    assert Train.of(parameters).found(Context("key")) == (first, logs)
+    assert train.result(parameters, Context("key")) == (first, logs)
     with pytest.raises(MalformedInput, match="unknown"):
-        list(Train.prepared({**parameters, "preset": "parentheses"}, tmp_path))
+        list(train.prepared({**parameters, "preset": "parentheses"}, tmp_path))
 
 
 def test_the_default_law_of_linear_layers_is_the_one_that_is_claimed():

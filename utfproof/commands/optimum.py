@@ -46,7 +46,7 @@ def optimum(
     from utfproof.training.optimum import DEFAULT_FOLDER, OptimumAgreement, OptimumSetting, read_source, run
 
     if threads is not None:
-        from utfproof.jobs.train import use_threads
+        from utfproof.commands.train import use_threads
 
         use_threads(threads)
     setting = OptimumSetting(

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
+from utfproof.cli.command import command
+from utfproof.cli.options import argument, written
+from utfproof.cli.outcome import Outcome
+from utfproof.cli.registry import forms
 from utfproof.errors import MalformedInput
 from utfproof.ground.files import write_bytes
-from utfproof.jobs.job import Job, Outcome
-from utfproof.jobs.parameters import argument, written
-from utfproof.jobs.registry import forms
 
 if TYPE_CHECKING:
     from utfproof.reporting.report_read import Gathered, Source
@@ -18,61 +18,57 @@ if TYPE_CHECKING:
     from utfproof.training.results import RunResult
 
 
-@dataclass(frozen=True, kw_only=True)
-class Report(Job, order=190):
+@command("Example: utfproof report results -o report.html; without a folder it says how to fill one")
+def report(
+    *,
+    folder: Annotated[
+        Path | None, argument("Folder of results, with its subfolders; without one: how to fill one.", metavar="DIR")
+    ] = None,
+    output: Annotated[Path | None, written("Page to write; report.html by default.", "-o", "--output")] = None,
+) -> Outcome:
     """Gather results of verify, frontier, emulate, bench and train into one self-contained HTML page with figures.
 
     Files are known by their content; others are listed on the page as not understood. Exit 0: the page is written, whatever it
     says. 2: a result is malformed or contradicts itself.
     """
+    if folder is None:
+        if output is not None:
+            raise MalformedInput("-o names the page of a folder: utfproof report DIR -o PAGE.html")
+        return _how()
+    from utfproof.reporting.report import report_page, sections_of_report
+    from utfproof.reporting.report_read import KINDS, gather
 
-    examples = "Example: utfproof report results -o report.html; without a folder it says how to fill one"
-    folder: Path | None = argument(
-        None, "Folder of results, with its subfolders; without one: how to fill one.", metavar="DIR"
-    )
-    output: Path | None = written(None, "Page to write; report.html by default.")
-
-    def run(self) -> Outcome:
-        if self.folder is None:
-            if self.output is not None:
-                raise MalformedInput("-o names the page of a folder: utfproof report DIR -o PAGE.html")
-            return _how()
-        from utfproof.reporting.report import report_page, sections_of_report
-        from utfproof.reporting.report_read import KINDS, gather
-
-        path = Path("report.html") if self.output is None else self.output
-        if not path.absolute().parent.is_dir():
-            raise MalformedInput(f"{path.absolute().parent} is not a folder; make it first")
-        found = gather(self.folder, skip=path, forms=forms())
-        _require_no_result(path, found, self.folder)
-        parts = sections_of_report(found, training_of(found))
-        page = report_page(found, parts).encode()
-        write_bytes(path, page)
-        kinds = {kind: [source.name for source in found.of(kind)] for kind in KINDS}
-        others = [source.name for source in found.sources if source.kind is None]
-        document: dict[str, Any] = {
-            "page": str(path),
-            "bytes": len(page),
-            "files": kinds,
-            "not_understood": others,
-            "sections": [
-                {"title": part.title, "lines": [{"as_it_should_be": fine, "text": text} for fine, text in part.lines]}
-                for part in parts
-            ],
-        }
-        rows = {"page": f"{path}, {len(page):,} bytes"}
-        for part in parts:
-            rows[part.title] = "\n".join(
-                f"{'' if fine else 'NOT as it should be: '}{text}" for fine, text in part.lines
-            )
-        for kind in ("weights", "table"):
-            if kinds[kind]:
-                what, _, why = KINDS[kind].partition(": ")
-                rows[what] = f"{len(kinds[kind])}; {why}"
-        if others:
-            more = f" and {len(others) - 5} more" if len(others) > 5 else ""
-            rows["not understood"] = f"{', '.join(others[:5])}{more}"
-        return Outcome(document, f"report {self.folder}", rows)
+    path = Path("report.html") if output is None else output
+    if not path.absolute().parent.is_dir():
+        raise MalformedInput(f"{path.absolute().parent} is not a folder; make it first")
+    found = gather(folder, skip=path, forms=forms())
+    _require_no_result(path, found, folder)
+    parts = sections_of_report(found, training_of(found))
+    page = report_page(found, parts).encode()
+    write_bytes(path, page)
+    kinds = {kind: [source.name for source in found.of(kind)] for kind in KINDS}
+    others = [source.name for source in found.sources if source.kind is None]
+    document: dict[str, Any] = {
+        "page": str(path),
+        "bytes": len(page),
+        "files": kinds,
+        "not_understood": others,
+        "sections": [
+            {"title": part.title, "lines": [{"as_it_should_be": fine, "text": text} for fine, text in part.lines]}
+            for part in parts
+        ],
+    }
+    rows = {"page": f"{path}, {len(page):,} bytes"}
+    for part in parts:
+        rows[part.title] = "\n".join(f"{'' if fine else 'NOT as it should be: '}{text}" for fine, text in part.lines)
+    for kind in ("weights", "table"):
+        if kinds[kind]:
+            what, _, why = KINDS[kind].partition(": ")
+            rows[what] = f"{len(kinds[kind])}; {why}"
+    if others:
+        more = f" and {len(others) - 5} more" if len(others) > 5 else ""
+        rows["not understood"] = f"{', '.join(others[:5])}{more}"
+    return Outcome(document, f"report {folder}", rows)
 
 
 def _require_no_result(path: Path, found: Gathered, folder: Path) -> None:
@@ -88,16 +84,16 @@ def _how() -> Outcome:
     """How to fill a folder."""
     from utfproof.reporting.report import COMMANDS
 
-    commands = [(command.format(folder="results"), purpose) for command, purpose in COMMANDS]
+    commands = [(line.format(folder="results"), purpose) for line, purpose in COMMANDS]
 
     def show() -> None:
         print("A report is made of a folder of results. Any of these fill one; the order is free:\n")
         print("  mkdir -p results")
-        for command, purpose in commands:
-            print(f"  {command}\n      {purpose}")
+        for line, purpose in commands:
+            print(f"  {line}\n      {purpose}")
         print("\nThen: utfproof report results -o report.html")
 
-    return Outcome({"commands": [{"command": command, "purpose": purpose} for command, purpose in commands]}, text=show)
+    return Outcome({"commands": [{"command": line, "purpose": purpose} for line, purpose in commands]}, text=show)
 
 
 # --- training ------------------------------------------------------------------------------------------------

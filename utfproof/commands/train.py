@@ -1,0 +1,282 @@
+"""`utfproof train`: run one of the paper's experiments, or a changed one; resumable to the bit."""
+
+from __future__ import annotations
+
+import json
+import statistics
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+from utfproof.cli.command import Context, Found, Given, Prepared, command
+from utfproof.cli.options import MaxMemory, amount, argument, option, parallel
+from utfproof.cli.options import seed as seed_check
+from utfproof.cli.outcome import Outcome
+from utfproof.errors import MalformedInput, Stopped
+from utfproof.ground.generator import check_seed
+from utfproof.ground.progress import Stage, stage
+from utfproof.shapes import positive_integer
+
+if TYPE_CHECKING:
+    from utfproof.training.loop import RunSetting, Tick
+    from utfproof.training.presets import Preset
+    from utfproof.training.results import RunResult
+
+
+_OF_THE_PRESET = (
+    "steps", "batch", "m", "head_dim", "host", "learning_rate", "weight_decay", "warmup", "positions", "loss",
+)  # fmt: skip
+"""Fields of a preset that are options too."""
+
+
+def _changes(given: Given) -> dict[str, Any]:
+    """What options and --set change of the preset. MalformedInput for a field that both name."""
+    changes = name_values(given.changes or [])
+    chosen = {name: value for name in _OF_THE_PRESET if (value := getattr(given, name)) is not None}
+    if both := [name for name in chosen if name in changes]:
+        raise MalformedInput(f"{both[0]} is named by --{both[0].replace('_', '-')} and by --set; choose one")
+    return {**changes, **chosen}
+
+
+def _prepared(given: dict[str, Any], folder: Path) -> Iterator[Prepared]:
+    from utfproof.training.model import check_dtype
+    from utfproof.training.step import engine_name
+
+    chosen = _preset(Given(given))
+    check_dtype(given["dtype"], given["device"])
+    filled = {name: getattr(chosen, name) for name in _OF_THE_PRESET}
+    yield {**given, **filled, "engine": engine_name(chosen, given["engine"])}, {}
+
+
+def _preset(given: Given) -> Preset:
+    from utfproof.training.presets import preset
+
+    return preset(given.preset, given.setting, **{name: getattr(given, name) for name in _OF_THE_PRESET})
+
+
+def _found(given: Given, context: Context) -> Found:
+    from utfproof.training import loop as runs
+    from utfproof.training.results import to_document
+
+    with tempfile.TemporaryDirectory() as name:
+        setting = runs.RunSetting(
+            given.device, given.dtype, given.engine, Path(name), None,
+            eval_sequences=given.eval_sequences, max_memory=context.max_memory,
+        )  # fmt: skip
+        (result,) = runs.run(_preset(given), [given.seed], setting)
+        log = (Path(name) / runs.LOG).read_bytes()
+    document = {name: value for name, value in to_document(result).items() if name != "seconds"}
+    return {"verdict": f"accuracy {result.accuracy:.4f}", **document}, {f"{context.key}.jsonl": log}
+
+
+@command(
+    "Examples: utfproof train 1-hop/sparse/residual-norm; "
+    "utfproof train 2-hop/random/residual-norm --seeds 5 --device cuda; "
+    "utfproof train 1-hop/sparse/attention --setting theory --steps 200 --set m=600 -o runs/trial; "
+    "utfproof train 2-hop/random/residual-norm --scaling ratio --seeds 5",
+    prepare=_prepared,
+    find=_found,
+)
+def train(
+    *,
+    preset: Annotated[str, argument("TASK/HOST/VARIANT, such as 1-hop/sparse/residual-norm.")],
+    setting: Annotated[
+        str, option("paper (learned positions, sparse-front) or theory (no positions)", choices=("paper", "theory"))
+    ] = "paper",
+    steps: Annotated[
+        int | None, option("Steps; fewer than the preset's mark a brief run.", check=positive_integer)
+    ] = None,
+    seed: Annotated[int, option("Seed of initial values, data and random hosts.", check=seed_check)] = 0,
+    seeds: Annotated[int, option("So many seeds, from --seed on.", check=positive_integer, aside=True)] = 1,
+    batch: Annotated[int | None, option("Sequences a step.")] = None,
+    positions: Annotated[str | None, option("none or learned; the setting's by default.")] = None,
+    loss: Annotated[str | None, option("Positions the loss averages over: answer, sequence.")] = None,
+    m: Annotated[
+        int | None, option("Embedding dimension of the host; the preset's by default.", check=positive_integer)
+    ] = None,
+    head_dim: Annotated[int | None, option("Head dimension; the preset's by default.", check=positive_integer)] = None,
+    host: Annotated[str | None, option("Host in place of the preset's.")] = None,
+    learning_rate: Annotated[
+        float | None, option("Largest learning rate; the preset's by default.", check=amount)
+    ] = None,
+    weight_decay: Annotated[float | None, option("Weight decay; the preset's by default.")] = None,
+    warmup: Annotated[int | None, option("Steps of warmup; the preset's by default.")] = None,
+    changes: Annotated[
+        list[str] | None, option("NAME=VALUE for any other field of the preset; repeatable.", "--set")
+    ] = None,
+    scaling: Annotated[
+        str | None, option("Run every point of this panel of the scaling figure: m-bar, Hd, ratio or all.", aside=True)
+    ] = None,
+    engine: Annotated[str, option("paths (path space: no positions, LN, MLPs), wide (m-wide), or auto.")] = "auto",
+    device: Annotated[str, option("cpu, or a torch device such as cuda.")] = "cpu",
+    dtype: Annotated[
+        str, option("float32, float64, bfloat16, or tf32 on a GPU: float32 whose products take TF32.")
+    ] = "float32",
+    threads: Annotated[
+        int | None, option("Threads of torch; its own choice by default.", check=parallel, aside=True)
+    ] = None,
+    results: Annotated[Path | None, option("Folder of result files.")] = None,
+    output: Annotated[
+        Path | None,
+        option("RUNDIR for log and checkpoints; a run in it goes on. runs/KEY by default.", "-o", "--resume"),
+    ] = None,
+    checkpoint_every: Annotated[int, option("Steps between checkpoints.", aside=True)] = 1000,
+    log_every: Annotated[int, option("Steps between lines of the log.", aside=True)] = 100,
+    eval_sequences: Annotated[
+        int, option("Fresh sequences that the final accuracy is measured on.", check=positive_integer)
+    ] = 10000,
+    again: Annotated[bool, option("Run although its result file is there.", "--again", aside=True)] = False,
+    max_memory: MaxMemory = None,
+) -> Outcome:
+    """Train E and U of a fixed host (or a whole transformer) on a task, and keep the result as a data file.
+
+    After Ctrl-C or a kill the same command goes on from the last checkpoint. Exit 0: all steps done. 1: the loss is no
+    finite number any more.
+    """
+    given = Given(locals())
+    from utfproof.ground.arrays import require_device
+    from utfproof.training.loop import Interrupted, RunSetting
+    from utfproof.training.model import check_dtype
+    from utfproof.training.presets import preset as preset_named
+    from utfproof.training.presets import scaling_presets
+    from utfproof.training.results import DEFAULT_FOLDER
+
+    overrides = _changes(given)
+    point = preset_named(preset, setting, **overrides)  # a wrong name first, before what PyTorch needs
+    check_seed(seed + seeds - 1)
+    require_device(device)
+    for folder in (results, output):
+        if folder is not None and folder.exists() and not folder.is_dir():
+            raise MalformedInput(f"{folder} is a file; name a folder")
+    if threads is not None:
+        use_threads(threads)
+    check_dtype(dtype, device)
+    points = [point]
+    if scaling is not None:
+        if preset != "2-hop/random/residual-norm":
+            raise MalformedInput(f"--scaling is about 2-hop/random/residual-norm, got {preset}")
+        if output is not None:
+            raise MalformedInput("--scaling runs many points: each needs a RUNDIR of its own; leave out -o")
+        points = scaling_presets(scaling, setting, **overrides)
+    how = RunSetting(
+        device,
+        dtype,
+        engine,
+        output,
+        DEFAULT_FOLDER if results is None else results,
+        checkpoint_every=checkpoint_every,
+        log_every=log_every,
+        eval_sequences=eval_sequences,
+        again=again,
+        max_memory=max_memory,
+    )
+    try:
+        found = [_run(point, list(range(seed, seed + seeds)), how) for point in points]
+    except Interrupted as stop:
+        raise Stopped(str(stop)) from None
+    documents = [{"preset": runs[0].preset, "runs": [_document(result) for result in runs]} for runs in found]
+    if scaling is None:
+        return Outcome(documents[0], f"train {preset}", _rows(points[0], found[0]))
+    document = {"panel": scaling, "points": documents}
+    return Outcome(document, f"train {preset}, {scaling}", _point_rows(points, found))
+
+
+def _run(point: Preset, seeds: list[int], setting: RunSetting) -> list[RunResult]:
+    from utfproof.training.loop import run
+
+    with _live(f"{point.name}, m = {point.m}") as advance:
+        return run(point, seeds, setting, advance)
+
+
+def use_threads(count: int) -> None:
+    """Threads of torch in this process."""
+    import torch
+
+    torch.set_num_threads(count)
+
+
+def name_values(items: list[str]) -> dict[str, Any]:
+    """NAME=VALUE pairs; values are JSON, or text where they are none. MalformedInput for anything else, and for a seed."""
+    found: dict[str, Any] = {}
+    for item in items:
+        name, sign, text = item.partition("=")
+        if not sign or not name.strip():
+            raise MalformedInput(f"--set {item!r} is not NAME=VALUE")
+        if name.strip() == "seed":
+            raise MalformedInput("--set changes the experiment, which every seed has in common; `train` has --seed")
+        if name.strip() in found:
+            raise MalformedInput(f"--set names {name.strip()} twice; choose one value")
+        try:
+            found[name.strip()] = json.loads(text)
+        except ValueError:
+            found[name.strip()] = text.strip()
+    return found
+
+
+def _document(result: RunResult) -> dict[str, Any]:
+    names = (
+        "setting",
+        "seed",
+        "steps",
+        "complete",
+        "stopped_early",
+        "device",
+        "dtype",
+        "engine",
+        "accuracy",
+        "accuracy_answers",
+        "loss",
+    )
+    more = ("eval_sequences", "seconds", "parameters", "note", "key")
+    return {name: getattr(result, name) for name in (*names, *more)}
+
+
+def _rows(preset: Preset, found: list[RunResult]) -> dict[str, str]:
+    first = found[0]
+    brief = "" if first.complete else ", a brief run"
+    brief += ", stopped early at 100 %" if first.stopped_early else ""
+    rows = {
+        "run": f"{first.steps} steps{brief}, batch {preset.batch}, {first.engine} engine, {first.dtype} on {first.device}",
+        "setting": f"{preset.setting}, positions {preset.positions}",
+        "model": f"{preset.shape}, m = {preset.m}, {preset.host}, {preset.variant}; {first.parameters} trained numbers",
+    }
+    for result in found:
+        answers = (
+            "" if result.accuracy == result.accuracy_answers else f" (answers alone {result.accuracy_answers:.2%})"
+        )
+        rows[f"seed {result.seed}"] = (
+            f"accuracy {result.accuracy:.2%}{answers}, loss {result.loss:.4f}, {result.seconds:.0f} s"
+        )
+    if len(found) > 1:
+        values = [result.accuracy for result in found]
+        rows["accuracy"] = f"{statistics.mean(values):.2%} ± {statistics.stdev(values):.2%} over {len(values)} seeds"
+    return rows
+
+
+def _point_rows(points: list[Preset], found: list[list[RunResult]]) -> dict[str, str]:
+    """A line for each point of a panel."""
+    rows = {}
+    for point, runs in zip(points, found, strict=True):
+        values = [result.accuracy for result in runs]
+        spread = f" ± {statistics.stdev(values):.2%} over {len(values)} seeds" if len(values) > 1 else ""
+        rows[f"d = {point.head_dim}, m = {point.m}"] = f"accuracy {statistics.mean(values):.2%}{spread}"
+    return rows
+
+
+@contextmanager
+def _live(name: str) -> Iterator[Callable[[Tick], None]]:
+    """A stage for each seed: steps, loss, accuracy and rate of the last logged batch."""
+    with ExitStack() as opened:
+        stages: dict[int, Stage] = {}
+
+        def advance(tick: Tick) -> None:
+            if tick.seed not in stages:
+                label = f"train {name}, seed {tick.seed}"
+                stages[tick.seed] = opened.enter_context(stage(label, tick.steps, unit="steps"))
+                stages[tick.seed].resume(tick.done)
+            note = f"loss {tick.loss:.4f} accuracy {tick.accuracy:.1%} {tick.rate:.1f} steps/s"
+            stages[tick.seed].reach(tick.done, note)
+
+        yield advance
