@@ -14,9 +14,9 @@ from test_reporting import sample
 
 from utfproof.cli import app as command_line
 from utfproof.commands.frontier import _document as frontier_document
+from utfproof.commands.report import training_of
 from utfproof.errors import MalformedInput
 from utfproof.frontier.table import frontier, shapes
-from utfproof.commands.report import training_of
 from utfproof.reporting import report, report_charts, report_emulation, report_read
 from utfproof.training.presets import preset
 from utfproof.training.results import RunResult, preset_fields, write_result
