@@ -38,10 +38,26 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 HELD_OUT = 2048
-WHAT_TENSORS_DO_NOT_SHOW = {"attention_dir": "causal", "window": "none", "normalization_type": "none"}
+WHAT_TENSORS_DO_NOT_SHOW = {
+    "attention_dir": "causal",
+    "window": "none",
+    "normalization_type": "none",
+    "add_zero_attn": "false",
+}
+OFF = (
+    "final_rms",
+    "parallel_attn_mlp",
+    "post_embedding_ln",
+    "use_normalization_before_and_after",
+    "use_qk_norm",
+    "load_in_4bit",
+    "scale_attn_by_inverse_layer_idx",
+)
 TRANSFORMER_LENS_FIELDS = {
     "attn_only": "true",
     "attn_scores_soft_cap": "none",
+    "output_logits_soft_cap": "none",
+    **dict.fromkeys(OFF, "false"),
     "positional_embedding_type": "standard",
     "use_attn_scale": "true",
     "use_local_attn": "false",

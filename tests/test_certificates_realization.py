@@ -21,7 +21,6 @@ from utfproof.models.realization import certificate as prover
 from utfproof.models.realization.certificate import certificate, require_valid, target_digest, target_document
 from utfproof.models.realization.hankel import forms
 from utfproof.models.realization.host import least_host
-from utfproof.models.realization.report import minimize
 from utfproof.shapes import Shape
 from utfproof.weights import write_target
 
@@ -95,7 +94,6 @@ def test_document():
 
 def test_the_prover_has_its_certificates_checked(monkeypatch):
     target = drawn(np.random.default_rng(2), Shape(1, 2, 1, 2, 1), 4)
-    assert minimize(target).certificate is not None
     made = certified(target)
     require_valid(made)
     document = json.loads(made.to_bytes())
@@ -113,11 +111,11 @@ def test_the_prover_has_its_certificates_checked(monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr(prover, "_host_document", fault)
         with pytest.raises(AssertionError, match="do not match"):
-            minimize(target)
+            require_valid(certified(target))
     with monkeypatch.context() as patch:
         patch.setattr(prover, "_column", lambda reader: ["OV", [0] * 2, 0])
         with pytest.raises(AssertionError):
-            minimize(target)
+            require_valid(certified(target))
 
 
 def test_moduli(tmp_path):
@@ -153,8 +151,6 @@ def test_limits_of_the_prover(monkeypatch):
         patch.setattr(checker, "MAX_JSON", 500)
         with pytest.raises(ResourceLimit, match="bytes"):
             certificate(least, host, E)
-        assert minimize(target).certificate is None
-        assert "bytes" in minimize(target).document["certificate"]["left_out"]
     with monkeypatch.context() as patch:
         patch.setattr(prover, "PRIMES", ())
         with pytest.raises(ResourceLimit, match="moduli"):

@@ -114,8 +114,8 @@ def test_modules_run_with_torch_alone(tmp_path):
         jobs += [{"module": str(path), "x": x.tolist(), "tokens": False}]
         expected += [host.forward(np.eye(shape.d_in)[tokens], E, kernel), host.forward(x, E, kernel)]
     model, kernel = import_model(TRAINED, "pytorch"), SoftmaxAttention(causal=True)
-    host = build_host("sparse", model.target.shape)
-    E, path = embed(host, model.target.augmented()).E, tmp_path / "induction.py"
+    host = build_host("sparse", model.target().shape)
+    E, path = embed(host, model.target().augmented()).E, tmp_path / "induction.py"
     write_module(path, host, E, kernel, vocabulary=8, positions=16)
     batch = np.random.default_rng(0).integers(0, 8, (3, 16))
     jobs.append({"module": str(path), "x": batch.tolist(), "tokens": True})
@@ -272,8 +272,8 @@ def test_the_width_of_its_heads_is_what_the_maps_need():
 
 def test_positions_become_theirs(tmp_path):
     model, kernel = import_model(TRAINED, "pytorch"), SoftmaxAttention(causal=True)
-    host = build_host("sparse", model.target.shape)
-    E = embed(host, model.target.augmented()).E
+    host = build_host("sparse", model.target().shape)
+    E = embed(host, model.target().augmented()).E
     tensors, metadata = transformer_lens_tensors(host, E, kernel, vocabulary=8, positions=16)
     assert np.array_equal(tensors["pos_embed.W_pos"], E[8:])
     write_arrays(tmp_path / "tl.safetensors", tensors, metadata)

@@ -14,7 +14,6 @@ from utfproof.models import (
     attention_kernel,
     import_model,
 )
-from utfproof.models.tensors import parse_names
 from utfproof.weights import read_embedding, read_tensors
 
 induction = test_import.induction
@@ -42,13 +41,11 @@ REFUSED = {
     "layers.1.linear2.bias": "MLP",
     "layers.0.ff.weight": "MLP",
     "blocks.0.mlp.experts.0.W_in.weight": "MLP",
-    "blocks.0.attn.rotary_sin": "rotate",
     "rope.freqs": "rotate",
     "blocks.0.attn.rel_pos_bias.weight": "relative",
     "relative_attention_bias.weight": "relative",
     "blocks.0.attn.alibi": "relative",
-    "layers.0.attn.bias_k": "add_bias_kv",
-    "layers.0.attn.bias_v": "add_bias_kv",
+    "layers.0.attn.bias_k": "attention to no token",
     "blocks.0.attn.sinks": "attention to no token",
     "layers.0.attn.lora_A.weight": "merge",
     "scale_of_something": "not understood",
@@ -70,7 +67,6 @@ def test_what_cannot_be_carried_is_refused_by_name(tmp_path, name, layout):
 METADATA = {
     "normalization_type": "LNPre",
     "positional_embedding_type": "sinusoidal",
-    "add_zero_attn": "true",
     "attn_only": "false",
     "output_logits_soft_cap": "50.0",
     "use_qk_norm": "true",
@@ -100,32 +96,36 @@ def changed(tensors, name, array):
 
 TL, MHA = transformer_lens(), multihead()
 MALFORMED = [
-    ("transformer-lens", without(TL, "embed.W_E"), {}, "no embedding is found"),
-    ("transformer-lens", without(TL, "blocks.1.attn.W_V"), {}, "blocks.1.attn.W_V or .* is missing"),
-    ("transformer-lens", without(TL, "blocks.0.attn.W_Q"), {}, "blocks.0.attn.* is not understood"),
+    ("transformer-lens", without(TL, "embed.W_E"), {}, "embed.W_E is missing"),
+    ("transformer-lens", without(TL, "blocks.1.attn.W_V"), {}, "blocks.1.attn.W_V is missing"),
+    ("transformer-lens", without(TL, "blocks.0.attn.W_Q"), {}, "numbered|is missing|not understood"),
     ("transformer-lens", changed(TL, "blocks.1.attn.W_O", np.ones((2, 5, 3))), {}, "blocks.1.attn.W_O has shape"),
     ("transformer-lens", changed(TL, "blocks.0.attn.b_Q", np.ones(6)), {}, "blocks.0.attn.b_Q has shape"),
     ("transformer-lens", changed(TL, "pos_embed.W_pos", np.ones((6, 4))), {}, "pos_embed.W_pos has shape"),
-    ("transformer-lens", changed(TL, "embed.W_E", np.ones((0, 5))), {}, "embed.W_E has shape .* no numbers"),
+    ("transformer-lens", changed(TL, "embed.W_E", np.ones((0, 5))), {}, "embed.W_E has shape .* none of them empty"),
     (
         "transformer-lens",
         changed(TL, "pos_embed.W_pos", np.ones((0, 5))),
         {},
-        "pos_embed.W_pos has shape .* no numbers",
+        "pos_embed.W_pos has shape .* none of them empty",
     ),
     ("transformer-lens", changed(TL, "unembed.W_U", np.full((5, 4), np.nan)), {}, "must be finite"),
     ("transformer-lens", TL, {"residual": False}, "--no-residual"),
-    ("transformer-lens", TL, {"heads": 3}, r"expected \[3, 5"),
-    ("transformer-lens", TL, {"names": "pos=x"}, "tensor x is missing"),
+    ("transformer-lens", TL, {"heads": 3}, "--heads says heads 3, the tensors have 2"),
     ("transformer-lens", transformer_lens(H=3, G=2), {}, "do not divide"),
     ("transformer-lens", MHA, {}, "looks like nn.MultiheadAttention"),
     ("pytorch", TL, {"heads": 2, "residual": True}, "looks like TransformerLens"),
     ("auto", {"a.b": np.ones((2, 2))}, {}, "no layout is recognised"),
     ("pytorch", MHA, {"residual": True}, "pass --heads"),
     ("pytorch", MHA, {"heads": 2}, "--residual or --no-residual"),
-    ("pytorch", MHA, {"heads": 4, "residual": True}, r"expected \[a multiple of 12"),
-    ("pytorch", without(MHA, "unembed.weight"), {"heads": 2, "residual": True}, "no unembed is found"),
-    ("pytorch", {**MHA, "lm_head.weight": np.ones((4, 6))}, {"heads": 2, "residual": True}, "several tensors"),
+    ("pytorch", MHA, {"heads": 4, "residual": True}, "4 heads do not divide the width 6"),
+    ("pytorch", without(MHA, "unembed.weight"), {"heads": 2, "residual": True}, "no unembedding is found"),
+    (
+        "pytorch",
+        {**MHA, "lm_head.weight": np.ones((4, 6))},
+        {"heads": 2, "residual": True},
+        "several tensors could be meant",
+    ),
     (
         "pytorch",
         changed(MHA, "layers.1.attn.in_proj_weight", np.ones((6, 6))),
@@ -163,7 +163,7 @@ def test_masks_are_read_and_have_to_be_the_mask(tmp_path):
     for mask in (causal, ~causal, additive, causal.astype(np.int8)):
         write(path, {**TL, "blocks.0.attn.mask": mask, "blocks.0.attn.IGNORE": np.array(-np.inf, dtype=np.float32)})
         model = import_model(path, "transformer-lens")
-        assert model.bookkeeping == ("blocks.0.attn.IGNORE", "blocks.0.attn.mask")
+        assert model.left_out == ("blocks.0.attn.IGNORE", "blocks.0.attn.mask")
     write(path, {**TL, "blocks.1.attn.mask": local})
     with pytest.raises(MalformedInput, match=r"blocks\.1\.attn\.mask is not the mask"):
         import_model(path, "transformer-lens")
@@ -177,12 +177,6 @@ def test_masks_are_read_and_have_to_be_the_mask(tmp_path):
 def test_kernels_that_models_do_not_take(attention):
     with pytest.raises(MalformedInput, match="attention"):
         attention_kernel(attention)
-
-
-@pytest.mark.parametrize("text", ["embedding", "tokens=a", "embedding=", "layers=blocks.attn"])
-def test_names_that_say_nothing(text):
-    with pytest.raises(MalformedInput, match="--names"):
-        parse_names(text)
 
 
 def test_tokens_are_checked(induction):
@@ -231,7 +225,7 @@ def test_given_inputs(tmp_path, capsys):
 
 @pytest.mark.parametrize(
     "extra",
-    [["--tolerance", "1e-3"], ["--names", "pos=x"], ["--trials", "2"], ["--attention", "causal"], ["--scale", "1"]],
+    [["--tolerance", "1e-3"], ["--trials", "2"], ["--attention", "causal"], ["--scale", "1"]],
 )
 def test_options_of_models_are_refused_for_targets(tmp_path, extra, capsys):
     target, out = tmp_path / "t.safetensors", tmp_path / "E.safetensors"
@@ -283,12 +277,7 @@ def test_a_host_that_is_too_small_says_by_how_much(tmp_path, capsys):
     assert run(arguments) == 0
     least = json.loads(capsys.readouterr().out)["least"]["m"]
     assert run([*arguments, "--m", str(least - 1)]) == 1
-    document = json.loads(capsys.readouterr().out)
-    assert document["best_effort"]["m"] < least
-    assert document["best_effort"]["misfit"] > 1e-6
-    assert document["relative_difference"] > 1e-6
-    assert not document["agrees"]
-    assert read_embedding(out).shape[1] < least
+    assert f"its least m is {least}" in capsys.readouterr().err
 
 
 def test_the_smallest_host_within_a_tolerance_by_command(tmp_path, capsys):

@@ -1,25 +1,30 @@
-"""Models that the libraries people use have built, frozen with their own logits: each is embedded, or refused by name.
-
-tests/data/models/*.safetensors are written by scripts/freeze_models.py, which also compares live (`make models`).
-"""
+"""Models that TransformerLens has built, frozen with their own logits; files, references, commands and live modules."""
 
 import json
-import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
+from test_import import transformer_lens
 
 from utfproof.cli.app import run
-from utfproof.constructions import build_host
-from utfproof.errors import MalformedInput, Undecided
-from utfproof.models import ImportedModel, LayerAttention, ModelAttention, import_model, read_kernel, write_kernel
-from utfproof.models.attention import Rotary
-from utfproof.models.comparison import relative_difference
-from utfproof.models.exporting import write_arrays
-from utfproof.models.families import families
-from utfproof.models.importing import recognise
-from utfproof.models.reading import read_model
+from utfproof.errors import CannotCarry, MalformedInput, ResourceLimit, Undecided
+from utfproof.models import (
+    LayerAttention,
+    ModelAttention,
+    Rotary,
+    embed_model,
+    embed_normalised,
+    from_model,
+    from_parts,
+    import_model,
+    make_module,
+    read_kernel,
+    write_kernel,
+)
+from utfproof.models.comparison import Comparison, relative_difference
+from utfproof.models.exporting import transformer_lens_tensors, write_arrays
+from utfproof.models.reader import read_model, recognise
 from utfproof.weights import TensorFile, read_tensors
 
 FILES = sorted((Path(__file__).parent / "data" / "models").glob("*.safetensors"))
@@ -35,6 +40,7 @@ def load(path):
 
 FROZEN = {name: (tensors, record) for path in FILES for name, tensors, record in load(path)}
 READ = [name for name, (_, record) in FROZEN.items() if not record["refused"]]
+PLAIN = next(name for name in READ if name.endswith(": plain") and "W_pos" in "".join(FROZEN[name][0]))
 
 
 def reading(name, **changes):
@@ -42,103 +48,65 @@ def reading(name, **changes):
     tensors, record = FROZEN[name]
     tables = (tensors["frozen.cos"], tensors["frozen.sin"]) if "frozen.cos" in tensors else None
     file = TensorFile(name, {n: a for n, a in tensors.items() if not n.startswith("frozen.")}, {}, {})
-    norms = record.get("normalised", False)
-    return read_model(file, recognise(file), {**record["config"], **changes}, tables=tables, norms=norms)
+    return read_model(file, recognise(file), {**record["config"], **changes}, tables=tables)
 
 
-def error(model_reading, name):
+def error(model, name, kernel=None):
     """How far the reading is from the library's own logits."""
-    tensors = FROZEN[name][0]
-    pairs = zip(tensors["frozen.tokens"], tensors["frozen.logits"], strict=True)
-    return np.max([relative_difference(model_reading.stages(t)["logits"], logits) for t, logits in pairs])
-
-
-def test_there_are_enough_of_them():
-    versions = [json.loads(read_tensors(path, booleans=True).metadata["versions"]) for path in FILES]
-    majors = sorted(v["transformer-lens"].split(".")[0] for v in versions if "transformer-lens" in v)
-    assert majors == ["2", "3", "4"]
-    assert {"transformers", "x-transformers"} <= {name for v in versions for name in v}
-    assert len(FROZEN) >= 60
-    assert {record["family"] for _, record in FROZEN.values()} >= families().keys()
-    assert sum(path.stat().st_size for path in FILES) < 3e6
+    pairs = zip(FROZEN[name][0]["frozen.tokens"], FROZEN[name][0]["frozen.logits"], strict=True)
+    return max(relative_difference(model.original(tokens, kernel), logits) for tokens, logits in pairs)
 
 
 @pytest.mark.parametrize("name", FROZEN)
-def test_it_is_read_as_its_library_runs_it_or_refused_by_name(name):
-    refused = FROZEN[name][1]["refused"]
-    if refused:
-        with pytest.raises((MalformedInput, Undecided), match=refused):
-            reading(name)
-    else:
-        assert error(reading(name), name) < 1e-9
-
-
-@pytest.mark.parametrize("name", READ)
-def test_a_host_gives_the_librarys_own_logits(name):
-    found = reading(name)
-    tensors = FROZEN[name][0]
-    model = ImportedModel(found, references=tuple(zip(tensors["frozen.tokens"], tensors["frozen.logits"], strict=True)))
-    constant = FROZEN[name][1].get("constant", False)
-    if constant:
-        with pytest.raises(MalformedInput, match="plus_constant"):
-            model.embed(sequences=[])
-    embedded = model.embed(sequences=[], **({"plus_constant": True} if constant else {}))
-    assert embedded.agreement.relative_difference < 1e-9
-    assert embedded.verdict.startswith("up to a constant") == constant
-    if found.norm is not None:
+def test_a_librarys_model_is_read_and_embedded_or_refused_by_name(name):
+    record = FROZEN[name][1]
+    embed = embed_normalised if record["normalised"] else embed_model
+    if record["refused"]:
+        with pytest.raises((MalformedInput, Undecided), match=record["refused"]):
+            embed(reading(name), sequences=[])
         return
-    kernel = read_kernel(write_kernel(model.attention), found.arrays["W_Q"].shape[1], found.arrays["W_Q"].shape[3])
-    tokens = tensors["frozen.tokens"][0]
-    outputs = embedded.host.forward(model.one_hots(tokens), embedded.E, kernel)
-    assert relative_difference(outputs, tensors["frozen.logits"][0]) < 1e-9
+    found = reading(name)
+    assert error(found, name) < 1e-9
+    given = {"plus_constant": True} if record.get("constant") else {}
+    tokens, logits = (FROZEN[name][0][f"frozen.{part}"][0] for part in ("tokens", "logits"))
+    embedded = embed(found, sequences=[tokens], **given)
+    assert embedded.agreement.relative_difference < 1e-9
+    if found.norm is None:
+        kernel = read_kernel(write_kernel(found.kernel), found.shape.heads, found.shape.head_dim)
+        outputs = embedded.host.forward(found.one_hots(tokens), embedded.E, kernel)
+        assert relative_difference(outputs, logits) < 1e-9
 
 
 CONTRADICTIONS = {
-    "attention_dir": lambda c: {"attention_dir": "bidirectional" if c["attention_dir"] == "causal" else "causal"},
-    "attn_scale": lambda c: {"attn_scale": 2 * float(c["attn_scale"])},
-    "positional_embedding_type": lambda c: {"positional_embedding_type": "alibi"},
-    "attn_scores_soft_cap": lambda c: {"attn_scores_soft_cap": 0.3},
+    "attention_dir": "bidirectional",
+    "attn_scale": 7.0,
+    "positional_embedding_type": "alibi",
+    "attn_scores_soft_cap": 0.3,
 }
-"""A configuration that says something else than the model does: the library's logits show it."""
 
 
 @pytest.mark.parametrize("field", CONTRADICTIONS)
 def test_a_field_that_says_something_else_changes_the_reading(field):
-    name = next(n for n in READ if n.endswith(": plain") and "W_pos" in "".join(FROZEN[n][0]))
-    change = CONTRADICTIONS[field](FROZEN[name][1]["config"])
-    assert error(reading(name, **change), name) > 1e-3
-
-
-@pytest.mark.parametrize("family", sorted({record["family"] for _, record in FROZEN.values()}))
-def test_a_field_that_nobody_knows_is_refused_by_name(family):
-    name = next(n for n in READ if FROZEN[n][1]["family"] == family)
+    assert error(reading(PLAIN, **{field: CONTRADICTIONS[field]}), PLAIN) > 1e-3
     with pytest.raises(MalformedInput, match="use_new_trick"):
-        reading(name, use_new_trick=True)
+        reading(PLAIN, use_new_trick=True)
 
 
 FAULTS = {
-    "causal flipped": lambda a: LayerAttention(not a.causal, a.window, a.cap, a.slopes, a.single, a.rotary),
-    "window off by one": lambda a: LayerAttention(a.causal, (a.window or 3) - 1, a.cap, a.slopes, a.single, a.rotary),
-    "cap": lambda a: LayerAttention(a.causal, a.window, 0.1, a.slopes, a.single, a.rotary),
-    "slopes dropped": lambda a: LayerAttention(a.causal, a.window, a.cap, (0.3,) * 8, a.single, a.rotary),
-    "rotation the other way": lambda a: LayerAttention(
-        a.causal, a.window, a.cap, a.slopes, a.single, Rotary.of_base(16, 1, 3.0, adjacent=True)
-    ),
+    "causal flipped": LayerAttention(causal=False),
+    "window": LayerAttention(window=2),
+    "cap": LayerAttention(cap=0.1),
+    "slopes": LayerAttention(slopes=(0.3,) * 8),
+    "rotated": LayerAttention(rotary=Rotary.of_base(16, 1, 3.0, adjacent=True)),
 }
 
 
 @pytest.mark.parametrize("fault", FAULTS)
 def test_a_planted_fault_of_the_attention_is_seen(fault):
-    name = next(n for n in READ if n.endswith(": plain"))
-    found = reading(name)
-    layers = tuple(map(FAULTS[fault], found.attention.layers))
-    tokens, logits = (FROZEN[name][0][f"frozen.{part}"][0] for part in ("tokens", "logits"))
-    assert relative_difference(found.stages(tokens, ModelAttention(layers))["logits"], logits) > 1e-4
+    assert error(reading(PLAIN), PLAIN, ModelAttention((FAULTS[fault],) * 2)) > 1e-4
 
 
-# --- files and commands --------------------------------------------------------------------------------------
-
-PLAIN = next(name for name in READ if name.endswith(": plain") and "W_pos" in "".join(FROZEN[name][0]))
+# --- files, references and commands ----------------------------------------------------------------------------
 
 
 def weights(name=PLAIN):
@@ -146,203 +114,88 @@ def weights(name=PLAIN):
 
 
 @pytest.fixture
-def stored(tmp_path):
+def stored(tmp_path, monkeypatch):
     """The plain model as a file without metadata, its configuration, its reference, and a reference of another model."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
     tensors, record = FROZEN[PLAIN]
-    write_arrays(tmp_path / "m.safetensors", weights(), {})
-    (tmp_path / "config.json").write_text(json.dumps(record["config"]))
+    write_arrays("m.safetensors", weights(), {})
+    less = {name: value for name, value in record["config"].items() if name != "output_logits_soft_cap"}
+    for name, fields in (("config", record["config"]), ("less", less)):
+        (tmp_path / f"{name}.json").write_text(json.dumps(fields))
     reference = {"tokens": tensors["frozen.tokens"], "logits": tensors["frozen.logits"]}
-    write_arrays(tmp_path / "ref.safetensors", reference, {})
-    write_arrays(tmp_path / "other.safetensors", reference | {"logits": 1.1 * reference["logits"]}, {})
+    write_arrays("ref.safetensors", reference, {})
+    write_arrays("other.safetensors", reference | {"logits": 1.1 * reference["logits"]}, {})
+    write_arrays("single.safetensors", reference | {"logits": reference["logits"].astype(np.float32)}, {})
     return tmp_path
 
 
-@pytest.mark.parametrize(
-    ("options", "code", "said"),
-    [
-        ([], 4, "this reading of the file"),
-        (["--config", "config.json"], 0, "this reading of the file"),
-        (["--reference", "ref.safetensors"], 0, "the host acts as the model"),
-        (["--config", "config.json", "--reference", "ref.safetensors"], 0, "the host acts as the model"),
-        (["--attention", "softmax", "--reference", "ref.safetensors"], 2, "other outputs than the reference"),
-        (["--reference", "other.safetensors"], 2, "other outputs than the reference"),
-        (["--attention", "softmax", "--config", "config.json"], 2, "--attention says mask False"),
-    ],
-)
-def test_who_says_that_the_host_acts_as_the_model(stored, options, code, said, capsys):
-    options = [str(stored / o) if "." in o else o for o in options]
-    out = stored / "E.safetensors"
-    assert (
-        run(["embed", "sparse", str(stored / "m.safetensors"), "--layout", "auto", "-o", str(out), *options, "--json"])
-        == code
-    )
+EMBED = ("embed", "sparse", "m.safetensors", "--layout", "auto", "-o", "E.safetensors")
+ANSWERS = {
+    "nothing": ([], 4, "this reading of the file"),
+    "a configuration": (["--config", "config.json"], 0, "this reading of the file"),
+    "less than a configuration": (["--config", "less.json"], 4, "cap of outputs"),
+    "outputs alone": (["--reference", "ref.safetensors"], 4, "and nobody says: mask"),
+    "both": (
+        ["--config", "config.json", "--reference", "ref.safetensors"],
+        0,
+        "sequences of length 7, with all 5 token",
+    ),
+    "other outputs": (["--reference", "other.safetensors"], 2, "position 0, output 0: the reading gives"),
+    "outputs in float32": (["--reference", "single.safetensors"], 2, "compute the reference in float64"),
+    "a contradiction": (["--attention", "softmax", "--config", "config.json"], 2, "--attention says mask False"),
+}
+
+
+@pytest.mark.parametrize("case", ANSWERS)
+def test_on_which_evidence_a_file_is_acted_as(stored, case, capsys):
+    options, code, said = ANSWERS[case]
+    assert run([*EMBED, *options, "--json"]) == code
     printed = capsys.readouterr()
     assert said in printed.out + printed.err
-    if code == 4:
-        document = json.loads(printed.out)
-        assert set(document["unknown"]) == {"causal", "scale", "positions", "norm", "cap", "window"}
-        assert "assumed" in read_tensors(out).metadata
-        assert document["read_as"]["mask"].endswith("(assumed: nobody says)")
+    if case == "nothing":
+        assert run([*EMBED, *options]) == code
+        assert "--attention causal" in capsys.readouterr().out  # what settles a fact is printed
+        assert "assumed" in read_tensors("E.safetensors").metadata
 
 
-def mixed_inputs(model):
-    """Mixtures of tokens, and of positions, that are no one-hots: [batch, n, V + P]; tokens' weights sum to 1."""
-    rng = np.random.default_rng(4)
-    tokens = rng.random((3, 7, model.vocabulary)) - 0.2
-    return np.concatenate([tokens / tokens.sum(-1, keepdims=True), rng.normal(size=(3, 7, model.positions))], axis=-1)
+def test_a_configuration_vouches_for_no_file_without_its_tensors(stored, capsys):
+    left = {name: array for name, array in weights().items() if name != "blocks.0.attn.b_Q"}
+    write_arrays("m.safetensors", left, {})
+    assert run([*EMBED, "--config", "config.json"]) == 2
+    assert "has a tensor blocks.0.attn.b_Q, and the file has none" in capsys.readouterr().err
 
 
 def test_a_reference_of_inputs(stored, capsys):
-    """Real inputs, logits written again from the tensors alone; a fault in one logit, and every wrong shape, is refused."""
-    model, tensors = import_model(stored / "m.safetensors"), weights()
-    inputs = mixed_inputs(model)
-    logits = np.stack([plain_logits(tensors, x) for x in inputs])
-    path, E = stored / "inputs.safetensors", stored / "E.safetensors"
-    command = [
-        "embed",
-        "sparse",
-        str(stored / "m.safetensors"),
-        "--layout",
-        "auto",
-        "-o",
-        str(E),
-        "--reference",
-        str(path),
-    ]
-    for batch in (slice(None), 0):
-        write_arrays(path, {"inputs": inputs[batch], "logits": logits[batch]}, {})
-        assert run([*command, "--json"]) == 0
-        document = json.loads(capsys.readouterr().out)
-        assert document["verdict"].endswith("compared with the outputs in inputs.safetensors")
-        assert document["relative_difference"] < 1e-9
-    E.unlink()
-    off, wide = logits.copy(), np.concatenate([inputs, inputs[..., :1]], axis=-1)
-    off[2, 3, 1] += 1e-4
+    model = import_model("m.safetensors")
+    rng = np.random.default_rng(4)
+    mixed = rng.random((3, 7, 5)) - 0.2
+    inputs = np.concatenate([mixed / mixed.sum(-1, keepdims=True), rng.normal(size=(3, 7, model.positions))], axis=-1)
+    logits = np.stack([model.original(x) for x in inputs])
+    command = [*EMBED, "--config", "config.json", "--reference", "inputs.safetensors"]
+    write_arrays("inputs.safetensors", {"inputs": inputs, "logits": logits}, {})
+    assert run([*command, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["relative_difference"] < 1e-9
     for held, said in (
-        ({"inputs": inputs, "logits": off}, "other outputs than the reference"),
-        ({"inputs": wide, "logits": logits}, r"expected floats [n, 12] or [batch, n, 12]"),
+        ({"inputs": inputs, "logits": logits + np.eye(7, 5)}, "other outputs than the reference"),
         ({"inputs": inputs[..., :5], "logits": logits}, "5 columns for tokens, then 7 for positions"),
-        ({"inputs": inputs.astype(np.int64), "logits": logits}, "inputs are int64"),
-        ({"inputs": inputs[None], "logits": logits}, "expected floats"),
-        ({"inputs": inputs[:0], "logits": logits[:0]}, "not empty"),
         ({"inputs": inputs, "logits": logits[:2]}, "logits has shape [2, 7, 5], expected [3, 7, 5]"),
-        ({"inputs": inputs, "logits": logits[..., :2]}, "logits has shape [3, 7, 2]"),
         ({"inputs": 2 * inputs, "logits": logits}, "sums to 2 over the 5 columns of tokens, expected 1"),
-        ({"inputs": inputs + np.inf, "logits": logits}, "inputs"),
         ({"inputs": inputs}, "inputs and logits, found inputs"),
-        ({"inputs": inputs, "tokens": np.zeros((3, 4), dtype=np.int64), "logits": logits}, "or inputs and logits"),
     ):
-        write_arrays(path, held, {})
+        write_arrays("inputs.safetensors", held, {})
         assert run(command) == 2
-        error = capsys.readouterr().err
-        assert said in error
-        assert "inputs.safetensors" in error
-        assert len(error.strip().splitlines()) == 1
-        assert not E.exists()
+        assert said in capsys.readouterr().err
 
 
-def plain_logits(tensors, x):
-    """Logits of a causal TransformerLens model of inputs [n, V + P], from its tensors, head by head."""
-    V, n = len(tensors["embed.W_E"]), len(x)
-    stream = x[:, :V] @ tensors["embed.W_E"] + x[:, V:] @ tensors["pos_embed.W_pos"]
-    layer = 0
-    while f"blocks.{layer}.attn.W_Q" in tensors:
-        W, before = {k: tensors[f"blocks.{layer}.attn.{k}"].astype(float) for k in _HEADS}, stream
-        for h in range(len(W["W_Q"])):
-            q, k, v = (before @ W[f"W_{c}"][h] + W[f"b_{c}"][h] for c in "QKV")
-            scores = np.where(np.tri(n, dtype=bool), q @ k.T / np.sqrt(q.shape[1]), -np.inf)
-            pattern = np.exp(scores - scores.max(axis=1, keepdims=True))
-            stream = stream + pattern / pattern.sum(axis=1, keepdims=True) @ v @ W["W_O"][h]
-        stream, layer = stream + W["b_O"], layer + 1
-    return stream @ tensors["unembed.W_U"] + tensors["unembed.b_U"]
-
-
-_HEADS = ("W_Q", "W_K", "W_V", "W_O", "b_Q", "b_K", "b_V", "b_O")
-
-
-def test_weights_that_a_folded_norm_leaves_are_recognised(stored):
-    """Columns that sum to zero: refused where nobody says that there is no norm, read where somebody does."""
-    path, tensors = stored / "centred.safetensors", weights()
-    for name, array in tensors.items():
-        if name.endswith((".W_Q", ".W_K", ".W_V")):
-            tensors[name] = array - array.mean(axis=1, keepdims=True)
-    write_arrays(path, tensors, {})
-    with pytest.raises(MalformedInput, match="sum to zero"):
-        import_model(path)
-    assert import_model(path, config=FROZEN[PLAIN][1]["config"]).unknown == ()
-
-
-def test_a_live_module_is_compared_with_its_own_forward_pass():
-    """Open facts are settled by the module's outputs; what its tensors do not show is refused with the stage that differs."""
-    torch = pytest.importorskip("torch")
-    from utfproof import from_model
-
-    class Live(torch.nn.Module):
-        def __init__(self, trick=""):
-            super().__init__()
-            self.embedding, self.unembed = torch.nn.Embedding(4, 6), torch.nn.Linear(6, 3)
-            self.attn = torch.nn.MultiheadAttention(6, 2, batch_first=True)
-            self.trick = trick
-
-        def forward(self, tokens):
-            x = self.embedding(tokens)
-            x = torch.nn.functional.layer_norm(x, (6,)) if self.trick == "norm" else x
-            out = self.attn(x, x, x, need_weights=False)[0]
-            x = x + (torch.relu(out) if self.trick == "relu" else out)
-            return self.unembed(x).tanh() if self.trick == "tanh" else self.unembed(x)
-
-    torch.manual_seed(0)
-    module = Live()
-    before = {name: value.clone() for name, value in module.state_dict().items()}
-    model = from_model(module)
-    assert model.unknown == ()
-    assert (model.reading.stream, model.reading.attention.layers[0].causal) == (True, False)
-    embedded = model.embed("sparse")
-    assert "acts as the model" in str(embedded)
-    assert embedded.agreement.relative_difference < 1e-12
-    assert all(torch.equal(value, before[name]) for name, value in module.state_dict().items())
-    for trick, stage in (("norm", "input of layer 0"), ("relu", "logits"), ("tanh", "logits")):
-        with pytest.raises(MalformedInput, match=f"differ first at the {stage}, by"):
-            from_model(Live(trick))
-    with pytest.raises(MalformedInput, match=r"takes a torch\.nn\.Module"):
-        from_model("module")
-    with pytest.raises(MalformedInput, match="outside"):
-        from_model(module, example_inputs=[[7]])
-
-
-def test_a_mask_of_no_entries_says_nothing(stored):
-    """As newer libraries store it."""
-    path = stored / "m.safetensors"
-    write_arrays(path, weights() | {"blocks.0.attn.mask": np.zeros((0, 0), dtype=bool)}, {})
-    assert "causal" in import_model(path).unknown
-
-
-SLOW = pytest.mark.exhaustive  # torch is loaded in another process
-
-
-@pytest.mark.parametrize(
-    "kind", ["npz", "sharded", "compiled", pytest.param("pt", marks=SLOW), pytest.param("nested pt", marks=SLOW)]
-)
-def test_kinds_of_files(stored, kind):
+def test_a_file_whose_norm_was_folded_is_recognised(stored):
     tensors = weights()
-    expected = import_model(stored / "m.safetensors").target.W_Q
-    path = stored / f"m.{kind.split()[-1]}"
-    if kind == "npz":
-        np.savez(path, **tensors)
-    elif kind == "sharded":
-        names, path = sorted(tensors), stored / "m.safetensors.index.json"
-        for number, part in enumerate((names[:9], names[9:])):
-            write_arrays(stored / f"m{number}.safetensors", {n: tensors[n] for n in part}, {})
-        shards = {n: f"m{int(i >= 9)}.safetensors" for i, n in enumerate(names)}
-        path.write_text(json.dumps({"weight_map": shards}))
-    elif kind == "compiled":
-        path = stored / "compiled.safetensors"
-        write_arrays(path, {f"_orig_mod.{n}": a for n, a in tensors.items()}, {})
-    else:
-        torch = pytest.importorskip("torch")
-        held = {n: torch.from_numpy(a.copy()) for n, a in tensors.items()}
-        torch.save({"model": held, "epoch": 3} if kind == "nested pt" else held, path)
-    assert (import_model(path).target.W_Q == expected).all()
+    for name in tensors:
+        if name.endswith(("W_Q", "W_K", "W_V")):
+            tensors[name] = tensors[name] - tensors[name].mean(axis=1, keepdims=True)
+    write_arrays("m.safetensors", tensors, {})
+    with pytest.raises(MalformedInput, match="sum to zero, as folding a LayerNorm leaves them"):
+        import_model("m.safetensors")
 
 
 class Harmful:
@@ -350,23 +203,51 @@ class Harmful:
         return print, ("unpickled",)
 
 
-@SLOW
-def test_nothing_is_unpickled_from_a_checkpoint(stored, capfd):
+@pytest.mark.full
+def test_pytorch_files(stored, capfd):
+    """A state dict is read, alone or nested; for any other the message says what is in the way."""
     torch = pytest.importorskip("torch")
-    torch.save({"a": Harmful()}, stored / "harmful.pt")
-    with pytest.raises(MalformedInput, match="weights_only"):
-        import_model(stored / "harmful.pt")
+    held = {n: torch.from_numpy(a.copy()) for n, a in weights().items()}
+    for saved in (held, {"model": held, "epoch": 3}, {f"module.{n}": a for n, a in held.items()}):
+        torch.save(saved, "m.pt")
+        assert (import_model("m.pt").arrays["W_Q"] == import_model("m.safetensors").arrays["W_Q"]).all()
+    torch.save({"a": Harmful()}, "harmful.pt")
+    Path("lfs.pt").write_text("version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 12\n")
+    for name, said in (
+        ("harmful.pt", "it holds a .*print, which"),
+        ("lfs.pt", "git lfs pull"),
+        ("absent.pt", "cannot"),
+    ):
+        with pytest.raises(MalformedInput, match=said):
+            import_model(name)
     assert "unpickled" not in "".join(capfd.readouterr())
 
 
-def test_files_that_are_not_read(stored, capfd):
-    np.savez(stored / "objects.npz", a=np.array([Harmful()], dtype=object), allow_pickle=True)
-    (stored / "bad.npz").write_bytes(b"PK\x03\x04nothing")
-    (stored / "m.safetensors.index.json").write_text('{"weight_map": {"a": "../m.safetensors"}}')
-    for name in ("objects.npz", "bad.npz", "m.safetensors.index.json", "absent.pt", "absent.npz"):
-        with pytest.raises(MalformedInput):
-            import_model(stored / name)
-    assert "unpickled" not in "".join(capfd.readouterr())
+def test_exports_under_transformer_lens_names_are_read_back(stored):
+    """A residual host, causal and both ways, is the same model again, and nothing is left open."""
+    from utfproof.attention import SoftmaxAttention
+
+    model = import_model("m.safetensors")
+    embedded = embed_model(model)
+    for causal in (True, False):
+        kernel = SoftmaxAttention(causal=causal)
+        sizes = {"vocabulary": model.vocabulary, "positions": model.positions}
+        write_arrays("back.safetensors", *transformer_lens_tensors(embedded.host, embedded.E, kernel, **sizes))
+        back = import_model("back.safetensors")
+        assert back.unknown == ()
+        tokens = np.array([0, 3, 1, 1, 2])
+        expected = embedded.host.forward(model.one_hots(tokens), embedded.E, kernel)
+        assert relative_difference(back.original(tokens), expected) < 1e-12
+
+
+def test_a_tied_host_with_a_stream_cannot_carry_an_untied_model():
+    with pytest.raises(CannotCarry):
+        embed_model(reading(PLAIN), "tied")
+
+
+def test_a_model_taken_for_a_target_says_its_layout(stored, capsys):
+    assert run(["embed", "sparse", "m.safetensors", "-o", "E.safetensors"]) == 2
+    assert "--layout transformer-lens" in capsys.readouterr().err
 
 
 def test_a_relu_is_beyond_every_host_without_one():
@@ -381,215 +262,154 @@ def test_a_relu_is_beyond_every_host_without_one():
     assert (model(1), 2 * Fraction(1, 2) - Fraction(7, 10)) == (Fraction(1, 2), Fraction(3, 10))
 
 
-def test_exports_are_read_back(stored):
-    """A residual host under TransformerLens' names, causal and both ways, is the same model again, and nothing is left open."""
-    from utfproof.attention import SoftmaxAttention
-    from utfproof.models.exporting import transformer_lens_tensors
+# --- live modules --------------------------------------------------------------------------------------------------
 
-    model = import_model(stored / "m.safetensors", reference=stored / "ref.safetensors")
-    embedded = model.embed("sparse")
-    for causal in (True, False):
-        kernel = SoftmaxAttention(causal=causal)
-        tensors, metadata = transformer_lens_tensors(
-            embedded.host, embedded.E, kernel, vocabulary=model.vocabulary, positions=model.positions
-        )
-        path = stored / "back.safetensors"
-        write_arrays(path, tensors, metadata)
-        back = import_model(path)
-        assert back.unknown == ()
-        tokens = np.array([0, 3, 1, 1, 2])
-        expected = embedded.host.forward(model.one_hots(tokens), embedded.E, kernel)
-        assert relative_difference(back.original(tokens), expected) < 1e-12
-        for field, value in {"attention_dir": "causal" if not causal else "bidirectional"}.items():
-            write_arrays(path, tensors, {**metadata, field: value})
-            other = import_model(path)
-            assert relative_difference(other.original(tokens), expected) > 1e-3
-        write_arrays(path, tensors, metadata)
-        with pytest.raises(MalformedInput, match="--attention says"):
-            import_model(path, attention="softmax" if causal else "causal")
+FACTORY = """
+import torch
+class Model(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(0)
+        self.embedding, self.unembed = torch.nn.Embedding(4, 6), torch.nn.Linear(6, 3)
+        self.attn = torch.nn.MultiheadAttention(6, 2, batch_first=True)
+    def forward(self, tokens):
+        x = self.embedding(tokens)
+        return self.unembed(self.attn(x, x, x, need_weights=False)[0])
+def make(path): return Model()
+def broken(): raise OSError('nothing there')
+def verdict(): import sys; sys.exit(0)
+"""
 
 
-def test_a_tied_host_with_a_stream_cannot_carry_an_untied_model():
-    from utfproof.errors import CannotCarry
-    from utfproof.matching import embed
-
-    target = reading(PLAIN).target().augmented()
-    with pytest.raises(CannotCarry):
-        embed(build_host("tied", target.shape), target)
-
-
-def test_a_module_by_command(stored, monkeypatch, capsys):
-    """--module makes the live module; what it shows by itself is not said again."""
+def test_a_module_by_command(stored, capsys):
+    """--module makes the live module; whatever the caller's code does, the exit code is no verdict."""
     pytest.importorskip("torch")
-    monkeypatch.chdir(stored)
-    monkeypatch.syspath_prepend(str(stored))
-    (stored / "live_factory.py").write_text(
-        "import torch\n"
-        "class Model(torch.nn.Module):\n"
-        "    def __init__(self):\n"
-        "        super().__init__()\n"
-        "        self.embedding, self.unembed = torch.nn.Embedding(4, 6), torch.nn.Linear(6, 3)\n"
-        "        self.attn = torch.nn.MultiheadAttention(6, 2, batch_first=True)\n"
-        "    def forward(self, tokens):\n"
-        "        x = self.embedding(tokens)\n"
-        "        return self.unembed(self.attn(x, x, x, need_weights=False)[0])\n"
-        "def make(path):\n"
-        "    torch.manual_seed(0)\n"
-        "    return Model()\n"
-        "def broken():\n"
-        "    raise OSError('nothing there')\n"
-    )
+    (stored / "live_factory.py").write_text(FACTORY)
     arguments = ["embed", "tied", "m.safetensors", "-o", "E.safetensors", "--json", "--module"]
     assert run([*arguments, "live_factory:make"]) == 0
     document = json.loads(capsys.readouterr().out)
     assert "the host acts as the model" in document["verdict"]
+    assert "of lengths 1 to 64, with all 4 token ids" in document["verdict"]
     assert document["read_as"]["residual stream"].startswith("no (the module")
-    for wrong in ("live_factory:broken", "live_factory:absent", "live_factory", "absent_module:make"):
+    for wrong in ("broken", "verdict", "absent"):
+        assert run([*arguments, f"live_factory:{wrong}"]) == 2
+    for wrong in ("live_factory", "absent_module:make", "..x:f", "json:"):
         assert run([*arguments, wrong]) == 2
     assert run([*arguments, "live_factory:make", "--attention", "causal"]) == 2
     assert "--attention" in capsys.readouterr().err
+    (stored / "stopped.py").write_text("def make(): raise KeyboardInterrupt")
+    with pytest.raises(KeyboardInterrupt):
+        make_module("stopped:make", stored)
 
 
-def test_linears_instead_of_conv1d_are_told_apart_by_their_shapes():
-    """nanoGPT has GPT-2's names with weights [out, in]: the same model transposed, recognised, with the same logits."""
-    name = next(n for n in READ if n.endswith(": GPT-2"))
-    tensors, record = FROZEN[name]
-    turned = {n: a.T if n.endswith(("c_attn.weight", "c_proj.weight")) else a for n, a in tensors.items()}
-    file = TensorFile(name, {n: a for n, a in turned.items() if not n.startswith("frozen.")}, {}, {})
-    assert recognise(file).name == "nanogpt"
-    fields = {"n_layer": 2, "n_head": 2, "n_embd": 6, "block_size": 7, "vocab_size": 5, "bias": True, "dropout": 0.0}
-    assert error(read_model(file, recognise(file), fields), name) < 1e-9
-    with pytest.raises(MalformedInput, match="n_head"):
-        read_model(file, recognise(file), {**fields, "n_head": 4})
-    assert record["family"] == "gpt2"
+def plain(**changes):
+    """A live model of plain PyTorch; changes: what it has beside, or in place of, its own."""
+    torch = pytest.importorskip("torch")
+    names: dict = {"torch": torch}
+    exec(FACTORY, names)
+    for name, value in changes.items():
+        setattr(names["Model"], name, value)
+    return names["Model"]()
 
 
-def test_a_model_taken_for_a_target_says_its_layout(stored, capsys):
-    np.savez(stored / "m.npz", **weights())
-    for name in ("m.safetensors", "m.npz"):
-        assert run(["embed", "sparse", str(stored / name), "-o", str(stored / "E.safetensors")]) == 2
-        assert "--layout transformer-lens" in capsys.readouterr().err
-
-
-ROUND_TRIPS = {
-    "plain": PLAIN,
-    "other attention in layers": next(n for n in READ if n.endswith(": local in one layer")),
-    "rotated": next(n for n in READ if n.endswith(": rotary, adjacent, in part")),
-    "ALiBi": next(n for n in READ if n.endswith(": ALiBi")),
-    "capped": next(n for n in READ if n.endswith(": capped logits")),
+FORWARDS = {
+    "raises": (lambda self, tokens: 1 / 0, MalformedInput, "does not run on tokens"),
+    "leaves": (lambda self, tokens: exec("raise SystemExit(0)"), MalformedInput, "does not run on tokens"),
+    "no memory": (lambda self, tokens: exec("raise MemoryError"), ResourceLimit, "out of memory"),
+    "no logits": (lambda self, tokens: "logits", MalformedInput, "gives no logits"),
 }
 
 
-@pytest.mark.parametrize("name", ROUND_TRIPS)
-@pytest.mark.parametrize("host", ["sparse", "random"])
-def test_an_exported_module_is_read_back(name, host, tmp_path):
-    """The live module, its buffers and the constants in its text are the same model again, and a host carries that too; one
-    number of its tensors, or a constant that contradicts them, is seen."""
-    pytest.importorskip("torch")
-    from utfproof.models import from_model
-
-    tensors = FROZEN[ROUND_TRIPS[name]][0]
-    embedded = ImportedModel(reading(ROUND_TRIPS[name])).embed(host)
-    path = embedded.export(tmp_path / "host.py")
-
-    def load(text):
-        names = {"__file__": str(path), "__name__": "exported"}
-        exec(compile(text, "host.py", "exec"), names)
-        return names["Host"]()
-
-    back = from_model(load(path.read_text()))
-    assert back.agreement.relative_difference < 1e-11
-    assert (back.vocabulary, back.positions) == (embedded.model.vocabulary, embedded.model.positions)
-    assert back.reading.stream == embedded.model.reading.stream
-    for tokens, logits in zip(tensors["frozen.tokens"], tensors["frozen.logits"], strict=True):
-        assert relative_difference(back.original(tokens), logits) < 1e-9
-    text = path.read_text()
-    for old, new in (("POSITIONS = 5, ", "POSITIONS = 4, "), ("RESIDUAL, TIED = 2, 2,", "RESIDUAL, TIED = 3, 2,")):
-        assert old in text
-        with pytest.raises(MalformedInput, match=r"E has|is missing"):
-            from_model(load(text.replace(old, new)))
+@pytest.mark.parametrize("case", FORWARDS)
+def test_a_forward_pass_that_fails(case):
+    forward, error, said = FORWARDS[case]
+    with pytest.raises(error, match=said):
+        from_model(plain(forward=forward))
 
 
-def test_an_exported_module_without_a_stream_is_embedded_again(tmp_path):
-    """Tied and factored hosts too; the second host acts as the first host's module."""
+def test_tensors_that_are_not_dense_numbers():
     torch = pytest.importorskip("torch")
-    from utfproof.attention import SoftmaxAttention
-    from utfproof.models import from_model
-    from utfproof.models.exporting import write_module
-    from utfproof.shapes import Shape
-    from utfproof.systems import Universal
-
-    rng = np.random.default_rng(0)
-    parts = [rng.normal(size=(2, 2, 3, k)) / 2 for k in (1, 1, 2)]
-    factored = Universal(Shape(2, 2, 1, 4, 3), 3, *parts, rng.normal(size=(3, 3)), R_Vo=rng.normal(size=(2, 2, 2, 3)))
-    write_module(tmp_path / "host.py", factored, rng.normal(size=(4, 3)), SoftmaxAttention(), vocabulary=4, positions=0)
-    names = {"__file__": str(tmp_path / "host.py"), "__name__": "exported"}
-    exec(compile((tmp_path / "host.py").read_text(), "host.py", "exec"), names)
-    module = names["Host"]()
-    model = from_model(module)
-    for host in ("sparse", "tied"):
-        assert "acts as the model" in model.embed(host).verdict
-    with torch.no_grad():
-        module.R_V_1_0_left[0, 0] += 1  # another module, read as it is now
-    again = from_model(module)
-    tokens = np.array([0, 1, 3, 2])
-    assert relative_difference(again.outputs(tokens), model.original(tokens)) > 1e-3
-    module.E = torch.nn.Parameter(module.E[:3])
-    with pytest.raises(MalformedInput, match="E has 3 rows"):
+    module = plain()
+    module.register_buffer("sparse", torch.eye(3).to_sparse())
+    with pytest.raises(MalformedInput, match=r"tensor sparse is not stored as dense numbers"):
         from_model(module)
+    with pytest.raises(MalformedInput, match=r"takes a torch\.nn\.Module"):
+        from_model("module")
 
 
-NEW_FAMILY = """
-from utfproof.models.family import EMBEDDED, Family, harmless, linears, sets
-
-FAMILY = Family(
-    name="newcomer",
-    title="a family that nobody knew",
-    layer=linears("ask", "show", "pass", "write"),
-    outer=EMBEDDED,
-    outer_names={"W_E": (r"words\\.weight",), "W_pos": (r"places\\.weight",), "W_U": (r"answer\\.weight",), "b_U": ()},
-    marks=(("ask.weight", "show.weight", "pass.weight", "write.weight"),),
-    config={"heads": sets("heads"), "direction": sets("causal", {"left": True, "both": False}), **harmless("author")},
-    settled={"stream": True, "scale": "1/sqrt(d)", "positions": "learned", "norm": "none", "cap": 0.0, "window": 0},
-)
-"""
+def test_example_inputs_have_to_tell_readings_apart():
+    module = plain()
+    before = {name: value.clone() for name, value in module.state_dict().items()}
+    with pytest.raises(MalformedInput, match="do not tell how to read it"):
+        from_model(module, [[3], [2]])
+    found = from_model(module, [[3, 1, 2]])
+    assert "on the example inputs alone, on 1 sequence of length 3, with 3 of the 4" in found.acted_as("matching")
+    with pytest.raises(MalformedInput, match="outside"):
+        from_model(module, [[7]])
+    assert all((value == before[name]).all() for name, value in module.state_dict().items())
 
 
-def test_a_family_is_one_file(tmp_path, monkeypatch, capsys):
-    """A file that is put into the folder of families, and nothing else, lets a model of that family be read, refused by field,
-    and embedded by command; its outputs are those of the same tensors under TransformerLens' names."""
-    folder = tmp_path / "more"
-    folder.mkdir()
-    (folder / "newcomer.py").write_text(NEW_FAMILY)
-    package = sys.modules["utfproof.models.families"]
-    monkeypatch.setattr(package, "__path__", [*package.__path__, str(folder)])
-    monkeypatch.setitem(sys.modules, "utfproof.models.families.newcomer", None)
-    del sys.modules["utfproof.models.families.newcomer"]
-    families.cache_clear()
-    try:
-        known = reading(PLAIN)
-        arrays, tensors = known.arrays, {}
-        names = {"Q": "ask", "K": "show", "V": "pass"}
-        for layer in range(len(arrays["W_Q"])):
-            for part, name in names.items():
-                weights = arrays[f"W_{part}"][layer]
-                tensors[f"step.{layer}.{name}.weight"] = weights.transpose(0, 2, 1).reshape(-1, weights.shape[1])
-                tensors[f"step.{layer}.{name}.bias"] = arrays[f"b_{part}"][layer].reshape(-1)
-            tensors[f"step.{layer}.write.weight"] = arrays["W_O"][layer].reshape(-1, arrays["W_O"].shape[3]).T
-            tensors[f"step.{layer}.write.bias"] = arrays["b_O"][layer]
-        tensors |= {"words.weight": arrays["W_E"], "places.weight": arrays["W_pos"]}
-        tensors |= {"answer.weight": arrays["W_U"].T, "answer.bias": arrays["b_U"]}
-        path = tmp_path / "new.safetensors"
-        write_arrays(path, tensors, {})
-        fields = {"heads": int(arrays["W_Q"].shape[1]), "direction": "left", "author": "somebody"}
-        assert error(import_model(path, config=fields).reading, PLAIN) < 1e-12
-        assert error(import_model(path, config={**fields, "direction": "both"}).reading, PLAIN) > 1e-3
-        for changed, said in ({"direction": "right"}, "field direction"), ({"dropout": 1}, "field dropout"):
-            with pytest.raises(MalformedInput, match=said):
-                import_model(path, config={**fields, **changed})
-        (tmp_path / "config.json").write_text(json.dumps(fields))
-        command = ["embed", "sparse", str(path), "--layout", "auto", "--config", str(tmp_path / "config.json")]
-        assert run([*command, "-o", str(tmp_path / "E.safetensors")]) == 0
-        assert "a family that nobody knew" in capsys.readouterr().out
-    finally:
-        families.cache_clear()
+def test_names_of_a_family_without_its_parts():
+    """TransformerLens' names in a module that has no cfg."""
+    torch = pytest.importorskip("torch")
+    module = torch.nn.Module()
+    module.embed, module.unembed = torch.nn.Module(), torch.nn.Module()
+    module.blocks = torch.nn.ModuleList([torch.nn.ModuleDict({"attn": torch.nn.Module()})])
+    places = {"embed": module.embed, "unembed": module.unembed, "blocks.0.attn": module.blocks[0]["attn"]}
+    for name, array in transformer_lens().items():
+        place, _, last = name.rpartition(".")
+        if place in places:
+            places[place].register_buffer(last, torch.from_numpy(array.copy()))
+    with pytest.raises(MalformedInput, match=r"has tensors as TransformerLens .* has, and not its parts"):
+        from_model(module)
+    with pytest.raises(MalformedInput, match="is read by from_parts"):
+        from_model(torch.nn.Linear(2, 2))
+
+
+def test_a_model_by_its_parts():
+    """The comparison with the forward pass decides: a wrong matrix, mask or factor is refused with its first difference."""
+    module = plain()
+    attn = module.attn
+    rows = attn.in_proj_weight.detach().numpy().reshape(3, 1, 2, 3, 6).transpose(0, 1, 2, 4, 3)
+    out = attn.out_proj.weight.detach().numpy().reshape(1, 6, 2, 3).transpose(0, 2, 3, 1)
+    parts = [module.embedding.weight, *rows, out, module.unembed.weight.T]
+    given = {"attention": "softmax", "residual": False, "b_U": module.unembed.bias, "forward": module}
+    model = from_parts(*parts, **given)
+    assert "acts as the model" in embed_model(model, "tied").verdict
+    assert from_parts(*parts, **given | {"forward": None}).witness is None
+    for wrong in ({"attention": "causal"}, {"scale": 1.0}, {"residual": True}, {"b_U": None}):
+        with pytest.raises(MalformedInput, match=r"First on 1 tokens|First on \d+ tokens .*: the reading gives"):
+            from_parts(*parts, **given | wrong)
+    with pytest.raises(MalformedInput, match=r"W_O has shape .*, expected \[1, 2, 3, 6\]"):
+        from_parts(*parts[:4], out[:, :1], parts[5], **given)
+
+
+# --- how outputs are measured ---------------------------------------------------------------------------------
+
+
+def measured(found, expected, constant=0.0):
+    comparison = Comparison(np.full(expected.shape[1], constant))
+    comparison.add(np.arange(len(expected)), found, expected)
+    return comparison.result()
+
+
+def test_agreement_is_measured_by_what_moves():
+    """A constant, however large, is no measure; one huge row hides no difference in another."""
+    expected = np.random.default_rng(0).normal(size=(5, 3))
+    off = expected + np.array([0, 1e-6, 0])
+    for constant in ([0, 0, 0], [-1e9, 0, 0], [0, 1e3, 0]):
+        assert measured(off + constant, expected + constant).relative_difference > 1e-7
+    assert measured(np.ones((5, 3)) + 1e-12, np.ones((5, 3))).relative_difference < 1e-11
+    assert measured(np.zeros((2, 2)), np.zeros((2, 2))).relative_difference == 0
+    huge = expected * np.array([1e12, 1, 1, 1, 1])[:, None]
+    assert measured(huge + np.eye(5, 3, k=-3) * 1e-5, huge).first.position == 3
+    assert measured(huge * (1 + 1e-13), huge).relative_difference < 1e-11
+
+
+def test_outputs_beyond_float64_decide_nothing():
+    for beyond in (np.inf, np.nan):
+        assert measured(np.full((2, 2), beyond), np.ones((2, 2))).decided(1e-8) is None
+    with pytest.raises(MalformedInput, match="not finite"):
+        measured(np.zeros((1, 1)), np.full((1, 1), np.inf))
+    expected = np.where(np.arange(6)[:, None] < 1, 1.2e308, -1.2e308) * np.ones((6, 3))
+    assert measured(np.zeros((6, 3)), expected).relative_difference > 0.5

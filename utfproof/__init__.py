@@ -25,7 +25,9 @@ _EXPORTS = {
     "build_host": "utfproof.constructions",
     "random_target": "utfproof.constructions",
     "embed": "utfproof.matching",
+    "embed_model": "utfproof.models",
     "from_model": "utfproof.models",
+    "from_parts": "utfproof.models",
     "import_model": "utfproof.models",
     "r_all": "utfproof.matching",
     "w_all": "utfproof.matching",
@@ -47,7 +49,9 @@ __all__ = [
     "build_host",
     "random_target",
     "embed",
+    "embed_model",
     "from_model",
+    "from_parts",
     "import_model",
     "r_all",
     "w_all",
@@ -61,7 +65,7 @@ if TYPE_CHECKING:
     from utfproof.certificates.prover import certify
     from utfproof.constructions import build_host, random_target
     from utfproof.matching import embed, r_all, w_all
-    from utfproof.models import from_model, import_model
+    from utfproof.models import embed_model, from_model, from_parts, import_model
     from utfproof.shapes import Shape
     from utfproof.systems import SharedAttentionUniversal, Target, TiedTarget, TiedUniversal, Universal
 

@@ -5,15 +5,12 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Collection
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from utfproof.cli.options import DIMENSIONS, option_of
 from utfproof.constructions import CONSTRUCTIONS
 from utfproof.errors import MalformedInput, ResourceLimit, choose
 from utfproof.shapes import EffectiveHeadDimensionWarning, Shape
-
-if TYPE_CHECKING:
-    from utfproof.models import ImportedModel
 
 
 def quiet(question: Callable[..., Any], *given: Any) -> Any:
@@ -132,9 +129,9 @@ def require_drawn_alike(facts: dict[str, str], host: str, drawn: dict[str, Any])
 
 def assumed_rows(facts: dict[str, str]) -> dict[str, str]:
     """A row for the facts of the model that nobody had said when the embedding was found."""
-    from utfproof.models.family import FACTS
+    from utfproof.models.configuration import FACTS
 
-    names = [FACTS.get(name, name) for name in facts.get("assumed", "").split(", ") if name]
+    names = [FACTS.get(name, (name,))[0] for name in facts.get("assumed", "").split(", ") if name]
     return {"assumed": f"{', '.join(names)}: nobody said it of the model when E was found"} if names else {}
 
 
@@ -152,9 +149,3 @@ def shape_document(shape: Shape, m: int | None = None) -> dict[str, Any]:
     if shape.residual:
         document["residual"] = True
     return document if m is None else {**document, "m": m}
-
-
-def agreement_code(model: ImportedModel, agrees: bool | None) -> int:
-    """1 where outputs differ; 4 where that is not known (None), or a fact that changes outputs is known to nobody; 0
-    otherwise."""
-    return 1 if agrees is False else 4 if agrees is None or model.unknown else 0

@@ -8,37 +8,20 @@ from typing import TYPE_CHECKING, Any
 
 from utfproof.errors import MalformedInput
 from utfproof.ground.files import require_writable
-from utfproof.jobs import options
+from utfproof.jobs import embed_minimize, options, own_norm, readings
 from utfproof.jobs.groups import Dimensions, Drawn, Limited, residual_of_weights, shared
+from utfproof.jobs.hosts import OWN_NORM, load_host
 from utfproof.jobs.job import Job, Outcome
 from utfproof.jobs.parameters import argument, option, written
 from utfproof.systems import Target, Universal
 
 if TYPE_CHECKING:
     from utfproof.matching import Embedding
-    from utfproof.models import Agreement, ImportedModel
+    from utfproof.models import Reading
 
 OWN_LAYOUT = "utfproof"
-OWN_NORM = "own-norm"
-"""The host with a norm of its own, as HOST."""
-_OF_MODELS = ("names", "scale", "attention", "config", "reference", "module", "inputs", "trials", "tolerance")
+_OF_MODELS = ("scale", "attention", "config", "reference", "module", "inputs", "trials", "tolerance")
 """Options that mean nothing for a target of the package's own layout."""
-
-
-def load_host(
-    host: str, target: Target, *, layers: int | None, m: int | None, seed: int, law: str, dtype: str, limit: int | None
-) -> Universal:
-    """The host that a HOST argument means: a file's, or a construction at the target's shape."""
-    from utfproof.constructions import build_host
-    from utfproof.weights import read_host
-
-    if options.is_host_file(host):
-        stream = True if target.shape.residual else None  # a host's own metadata may still say otherwise
-        found = read_host(host, layers=layers, d_in=target.shape.d_in, residual=stream, max_memory=limit)
-        if m is not None and m != found.m:
-            raise MalformedInput(f"--m {m} contradicts {host}, which has m = {found.m}")
-        return found
-    return build_host(host, target.shape, m, seed=seed, law=law, dtype=dtype, max_memory=limit)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,7 +52,6 @@ class Embed(Dimensions, Drawn, Limited, Job, order=70):
     layout: str = option(OWN_LAYOUT, "Names in the target's file: utfproof, or those of a model; auto finds out which.")
     residual: bool | None = residual_of_weights()
     m: int | None = shared("m")
-    names: str | None = option(None, "pytorch: 'embedding=…,pos=…,unembed=…,layers=PREFIX.{}.NAME' where not found.")
     scale: str | None = option(None, "Models: what logits are multiplied by; 1/sqrt(d) by default.")
     attention: str | None = option(None, "Models: softmax, causal, window:W, joined by '+'; causal by default.")
     config: Path | None = option(None, "Models: the configuration (.json), every field of which must be known.")
@@ -88,7 +70,6 @@ class Embed(Dimensions, Drawn, Limited, Job, order=70):
     )
     minimize: bool = option(False, "Find the least m for this target and write a host of that size (or of --m).")
     certificate: Path | None = written(None, "--minimize: write the evidence that m is least (.json).")
-    curve: bool = option(False, "--minimize: m against the error of outputs, with proven bounds at each m.")
     within: float | None = option(
         None,
         "--minimize, models: the smallest host found whose outputs on the test sequences are proven within this part of "
@@ -100,16 +81,15 @@ class Embed(Dimensions, Drawn, Limited, Job, order=70):
         limit = self.limit
         if self.certificate is not None and not self.minimize:
             raise MalformedInput("--certificate is the evidence of --minimize")
-        if (self.curve or self.within is not None) and not self.minimize:
-            said = "--curve" if self.curve else "--within"
-            raise MalformedInput(f"{said} is about hosts of fewer dimensions: say --minimize")
+        if self.within is not None and not self.minimize:
+            raise MalformedInput("--within is about hosts of fewer dimensions: say --minimize")
         if self.host != OWN_NORM or self.minimize:
             options.refuse_given(self, "it is about HOST own-norm", "plus_constant")
         require_writable(self.output, self.certificate)
         if not self.minimize:
             options.refuse_undrawn(self, self.host, "law", "dtype", *(["seed"] if self.layout == OWN_LAYOUT else []))
             options.require_distinct(self.output, self.target, Path(self.host))
-        model: Target | ImportedModel
+        model: Target | Reading
         if self.layout == OWN_LAYOUT and self.module is None:
             from utfproof.models import refuse_models
             from utfproof.weights import read_target
@@ -127,14 +107,25 @@ class Embed(Dimensions, Drawn, Limited, Job, order=70):
             model = self._model()
         options.agree_with(model.shape, **self.dimensions)
         if self.minimize:
-            from utfproof.jobs.embed_minimize import minimize
-
-            return minimize(self, model)
+            sequences = None if isinstance(model, Target) else self.sequences(model)
+            return embed_minimize.minimize(
+                embed_minimize.Asked(
+                    Path(self.host),
+                    self.output,
+                    self.certificate,
+                    self.target,
+                    self.m,
+                    self.within,
+                    self.allowed,
+                    limit,
+                ),
+                model,
+                sequences,
+            )
         if self.host == OWN_NORM and not isinstance(model, Target):
-            from utfproof.jobs import own_norm
-
             options.refuse_given(self, "own-norm is made of the model's bounds", "m", "law", "dtype")
-            return own_norm.embed(self, model)
+            sequences = self.sequences(model)
+            return own_norm.embed(model, self.output, sequences, self.allowed, self.plus_constant, limit)
         if isinstance(model, Target):
             return self._embed_target(model)
         return self._embed_model(model)
@@ -144,21 +135,21 @@ class Embed(Dimensions, Drawn, Limited, Job, order=70):
         """Largest relative difference of outputs."""
         return 1e-8 if self.tolerance is None else self.tolerance
 
-    def _model(self) -> ImportedModel:
+    def _model(self) -> Reading:
         """The model of a file, or of the module that --module makes."""
         from utfproof.models import from_model, import_model, make_module, read_config
 
         config = None if self.config is None else read_config(self.config)
-        given: dict[str, Any] = {"heads": self.heads, "config": config, "norms": self.host == OWN_NORM}
+        given: dict[str, Any] = {"heads": self.heads, "config": config}
         if self.module is None:
-            given |= {name: getattr(self, name) for name in ("attention", "residual", "names", "scale", "reference")}
+            given |= {name: getattr(self, name) for name in ("attention", "residual", "scale", "reference")}
             return import_model(self.target, self.layout, **given, max_memory=self.limit)
-        for name in ("names", "scale", "attention", "reference"):
+        for name in ("scale", "attention", "reference"):
             if getattr(self, name) is not None:
                 raise MalformedInput(f"--{name} says what a live module shows by itself: leave it out with --module")
         return from_model(make_module(self.module, self.target), **given, seed=self.seed)
 
-    def sequences(self, model: ImportedModel) -> list[Any]:
+    def sequences(self, model: Reading) -> list[Any]:
         """Tokens to compare on."""
         from utfproof.models import random_sequences, read_sequences
 
@@ -168,38 +159,6 @@ class Embed(Dimensions, Drawn, Limited, Job, order=70):
         if self.trials is not None:
             raise MalformedInput("--trials draws random sequences, --inputs gives them: choose one")
         return read_sequences(self.inputs, model, self.limit)
-
-    def comparison(self, model: ImportedModel, agreement: Agreement) -> dict[str, Any]:
-        """How far the model is from the host, for --json."""
-        return {
-            "relative_difference": agreement.relative_difference,
-            "tolerance": self.allowed,
-            "agrees": agreement.within(self.allowed),
-            "sequences": agreement.sequences,
-            "compared_positions": agreement.positions,
-            "witness": model.witness,
-            "read_as": model.reading.assumptions,
-            "unknown": list(model.unknown),
-            "not_read": list(model.reading.not_read),
-        }
-
-    def comparison_rows(self, model: ImportedModel, agreement: Agreement) -> dict[str, str]:
-        """For people: every fact under which the model was read, and on whose word; then the comparison."""
-        from utfproof.models.family import FACTS
-
-        reading = model.reading
-        largest = f"{agreement.relative_difference:.3g} relative (tolerance {self.allowed:.3g})"
-        unknown = ", ".join(FACTS[name] for name in model.unknown)
-        return {
-            **reading.assumptions,
-            "biases": reading.biases(),
-            **({"metadata not read": ", ".join(reading.not_read)} if reading.not_read else {}),
-            "compared with": model.witness
-            or "its own reading of the file alone: pass --reference, --config or --module",
-            **({"unknown": f"{unknown}: outputs depend on it, and nobody says (exit 4)"} if unknown else {}),
-            "largest difference": f"{largest}, sequence {agreement.sequence}",
-            "compared": f"{agreement.sequences} sequences, {agreement.positions} positions",
-        }
 
     @property
     def _recipe(self) -> dict[str, Any]:
@@ -230,13 +189,14 @@ class Embed(Dimensions, Drawn, Limited, Job, order=70):
         }
         return Outcome({**_document(found, machine), "file": str(self.output)}, f"embed {self.host}", rows)
 
-    def _embed_model(self, model: ImportedModel) -> Outcome:
+    def _embed_model(self, model: Reading) -> Outcome:
         """A model: E by the target without biases, then a comparison with the model's own outputs, or with its reading."""
         from utfproof.models import embed_model
         from utfproof.models.embedding import GROUPED
 
         host, recipe, limit = self.host, self._recipe, self.limit
-        sequences, target = self.sequences(model), model.target.augmented()
+        biased = model.target()
+        sequences, target = self.sequences(model), biased.augmented()
         stored = host != GROUPED and options.is_host_file(host)
         machine = load_host(host, target, layers=None, **recipe) if stored else host
         drawn = {name: recipe[name] for name in ("seed", "law", "dtype", "m") if not stored}
@@ -246,45 +206,44 @@ class Embed(Dimensions, Drawn, Limited, Job, order=70):
         if found.agrees:
             found.save(self.output)
         written = str(self.output) if found.agrees else None
-        grouped = _grouped(model)
+        grouped, solved = _grouped(model), found.found
+        assert solved is not None
         document = {
-            **_document(found.found, found.host),
+            **_document(solved, found.host),
             "verdict": found.verdict,
-            "layout": model.layout,
+            "layout": model.family,
             "vocabulary": model.vocabulary,
             "positions": model.positions,
-            "width": model.target.width,
+            "width": biased.width,
             "kv_heads": model.kv_heads,
             "grouped_columns": grouped,
-            **self.comparison(model, found.agreement),
-            "left_out": list(model.bookkeeping),
-            "roles": model.roles,
+            **readings.comparison(model, found.agreement, self.allowed),
+            "left_out": list(model.left_out),
             "file": written,
         }
         shared = f"counted once per group: M = {grouped} ({model.kv_heads} heads of keys)"
         positions = f"{model.positions} learned positions" if model.positions else "no learned positions"
         rows = {
             "result": found.verdict,
-            "model": f"{model.vocabulary} tokens, {positions}, width {model.target.width} and one for the biases",
-            "shape": f"{model.target.shape}, m = {found.host.m}",
-            "read as": model.reading.family.title,
-            "taken as": "; ".join(f"{k}: {v or 'none'}" for k, v in model.roles.items()),
-            **_rows(found.found),
+            "model": f"{model.vocabulary} tokens, {positions}, width {biased.width} and one for a constant coordinate",
+            "shape": f"{biased.shape}, m = {found.host.m}",
+            "read as": model.title,
+            **_rows(solved),
             **({} if grouped is None else {"shared keys": shared}),
-            **self.comparison_rows(model, found.agreement),
-            **({"left out": ", ".join(model.bookkeeping)} if model.bookkeeping else {}),
+            **readings.comparison_rows(model, found.agreement, self.allowed),
+            **({"left out": ", ".join(model.left_out)} if model.left_out else {}),
             "embedding": written or "none",
         }
-        return Outcome(document, f"embed {host}", rows, options.agreement_code(model, found.decided))
+        return Outcome(document, f"embed {host}", rows, readings.agreement_code(model, found.decided))
 
 
-def _grouped(model: ImportedModel) -> int | None:
+def _grouped(model: Reading) -> int | None:
     """Columns of R_all that differ, where heads share keys."""
     from utfproof.models import grouped_matching_dimension
 
-    if model.kv_heads == model.target.shape.heads:
+    if model.kv_heads == model.shape.heads:
         return None
-    return grouped_matching_dimension(model.target.shape, model.kv_heads)
+    return grouped_matching_dimension(model.shape, model.kv_heads)
 
 
 def _document(found: Embedding, machine: Universal) -> dict[str, Any]:

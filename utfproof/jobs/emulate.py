@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -15,8 +15,8 @@ from utfproof.emulation.laws import TARGET_LAWS, check_target_law
 from utfproof.errors import MalformedInput, UtfproofError
 from utfproof.ground.progress import stage
 from utfproof.jobs import options
-from utfproof.jobs.embed import OWN_NORM
 from utfproof.jobs.groups import shape_of
+from utfproof.jobs.hosts import OWN_NORM
 from utfproof.jobs.job import Context, Found, Job, Outcome, Prepared
 from utfproof.jobs.pairs import Pair
 from utfproof.jobs.parameters import argument, option
@@ -83,9 +83,7 @@ class Emulate(Pair, Job, order=90):
 
     def run(self) -> Outcome:
         if self.host == OWN_NORM:
-            from utfproof.jobs import own_norm
-
-            return own_norm.emulate(self)
+            return self._own_norm()
         options.refuse_given(self, "they are about models with norms, HOST own-norm", "config", "module")
         laws = TARGET_LAWS if self.target_law == "all" else listed("--target-law", self.target_law)
         laws = [check_target_law(name) for name in laws]
@@ -105,6 +103,32 @@ class Emulate(Pair, Job, order=90):
         stream = bool(self.residual)
         where = [self.shape] if self.shapes is None else _table_shapes(self.shapes, stream)
         return _grid(where, hosts, laws, plan)
+
+    def _own_norm(self) -> Outcome:
+        """A model with norms beside its host."""
+        from utfproof.jobs import own_norm
+
+        used = {
+            "host",
+            "target",
+            "embedding",
+            "config",
+            "module",
+            "context",
+            "trials",
+            "seed",
+            "tolerance",
+            "max_memory",
+        }
+        others = [part.name for part in fields(self) if part.name not in {*used, "stated"}]
+        why = "own-norm runs one model beside its host, whose shape and attention are the model's"
+        options.refuse_given(self, why, *others)
+        if self.target is None:
+            raise MalformedInput("own-norm is the host of one model: pass --target MODEL, with --config or --module")
+        contexts = list(listed_integers("--context", self.context))
+        within = 1e-8 if self.tolerance is None else self.tolerance
+        given = (self.target, self.config, self.module, self.embedding)
+        return own_norm.emulate(*given, contexts, self.trials, self.seed, within, self.limit)
 
     def _plan(self, limit: int | None) -> Plan:
         """What all cases have in common."""

@@ -11,12 +11,12 @@ from utfproof.errors import MalformedInput
 from utfproof.ground.files import together
 from utfproof.jobs import options
 from utfproof.jobs.groups import DIMENSIONS, Dimensions, Limited, required_shape, residual_of_weights, shared
+from utfproof.jobs.hosts import OWN_NORM
 from utfproof.jobs.job import Job, Outcome
 from utfproof.jobs.parameters import argument, option, written
 from utfproof.shapes import decimal
 from utfproof.systems import Universal
 
-OWN_NORM = "own-norm"
 LAYOUTS = ("module", "transformer-lens")
 
 
@@ -48,6 +48,7 @@ class Export(Dimensions, Limited, Job, order=80):
     def run(self) -> Outcome:
         from utfproof.attention import SoftmaxAttention
         from utfproof.models import ModelAttention, read_kernel
+        from utfproof.models.coverage import read_limits
         from utfproof.models.exporting import require_own, transformer_lens_tensors, write_arrays, write_module
         from utfproof.weights import read_embedding, read_tensors
 
@@ -84,13 +85,14 @@ class Export(Dimensions, Limited, Job, order=80):
         if not isinstance(kernel, SoftmaxAttention | ModelAttention):
             *most, last = EXPORTED_NAMES
             raise MalformedInput(f"matrices from outside cannot be exported; choose {', '.join(most)} or {last}")
+        limits = read_limits(facts, tokens)
+        sizes: dict[str, Any] = {"vocabulary": tokens, "positions": rows, "max_memory": limit}
         if self.layout == "module":
             with together():
-                write_module(self.output, machine, E, kernel, vocabulary=tokens, positions=rows, max_memory=limit)
+                write_module(self.output, machine, E, kernel, limits=limits, **sizes)
         else:
-            tensors, metadata = transformer_lens_tensors(
-                machine, E, kernel, vocabulary=tokens, positions=rows, context=self.context, max_memory=limit
-            )
+            context = min(self.context, limits[0] or self.context)
+            tensors, metadata = transformer_lens_tensors(machine, E, kernel, context=context, **sizes)
             write_arrays(self.output, tensors, metadata)
             written = [self.output]
         paths = [str(path) for path in written]
@@ -104,6 +106,11 @@ class Export(Dimensions, Limited, Job, order=80):
         table: dict[str, Any] = {
             "shape": f"{machine.shape}, m = {machine.m}",
             "inputs": f"{tokens} tokens" + (f" and {rows} learned positions" if rows else ""),
+            **(
+                {"compared": f"contexts of at most {limits[0]} tokens: the module refuses longer ones"}
+                if limits[0]
+                else {}
+            ),
             **options.assumed_rows(facts),
             **warned,
             "files": ", ".join(paths),

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from utfproof.errors import MalformedInput
 from utfproof.ground.files import together
-from utfproof.jobs import options
+from utfproof.jobs import options, readings
 from utfproof.jobs.job import Outcome
 from utfproof.models import (
-    ImportedModel,
+    Embedded,
+    Reading,
     embed_normalised,
     from_model,
     import_model,
@@ -23,40 +23,39 @@ from utfproof.models import (
     write_kernel,
     write_normalised,
 )
-from utfproof.models.normalised import compare_normalised, write_tensors
-from utfproof.shapes import listed_integers
+from utfproof.models.own_norm import compare_normalised, write_tensors
 from utfproof.weights import read_embedding, read_tensors
 
-if TYPE_CHECKING:
-    from utfproof.jobs.embed import Embed
-    from utfproof.jobs.emulate import Emulate
 
-
-def embed(job: Embed, model: ImportedModel) -> Outcome:
-    """E for a model with norms, compared with the model's own outputs, or with its reading."""
-    found = embed_normalised(
-        model,
-        plus_constant=job.plus_constant,
-        sequences=job.sequences(model),
-        tolerance=job.allowed,
-        max_memory=job.limit,
-    )
-    if found.agrees:
-        found.save(job.output)
-    written = str(job.output) if found.agrees else None
-    host = found.host
-    document = {
+def _document(found: Embedded) -> dict[str, Any]:
+    return {
         "verdict": found.verdict,
         "notion": found.notion.value,
         "up_to_a_constant": found.constant is not None,
-        "layout": model.layout,
+        "shape": options.shape_document(found.host.shape, found.host.m),
+    }
+
+
+def embed(
+    model: Reading, output: Path, sequences: list[Any], tolerance: float, plus_constant: bool, limit: int | None
+) -> Outcome:
+    """E for a model with norms, compared with the model's own outputs, or with its reading."""
+    found = embed_normalised(
+        model, plus_constant=plus_constant, sequences=sequences, tolerance=tolerance, max_memory=limit
+    )
+    if found.agrees:
+        found.save(output)
+    written = str(output) if found.agrees else None
+    host = found.host
+    document = {
+        **_document(found),
+        "layout": model.family,
         "vocabulary": model.vocabulary,
         "positions": model.positions,
         "width": host.width,
-        "shape": options.shape_document(host.shape, host.m),
         "theta": host.theta,
         "bound": host.bound,
-        **job.comparison(model, found.agreement),
+        **readings.comparison(model, found.agreement, tolerance),
         "file": written,
     }
     rows = {
@@ -64,11 +63,11 @@ def embed(job: Embed, model: ImportedModel) -> Outcome:
         "model": f"{model.vocabulary} tokens, {model.positions or 'no'} learned positions, width {host.width}",
         "shape": f"{host.shape}, m = {host.m}, a row of E for each token"
         + (" at each position" * (model.positions > 0)),
-        "read as": model.reading.family.title,
-        **job.comparison_rows(model, found.agreement),
+        "read as": model.title,
+        **readings.comparison_rows(model, found.agreement, tolerance),
         "embedding": written or "none",
     }
-    return Outcome(document, "embed own-norm", rows, options.agreement_code(model, found.decided))
+    return Outcome(document, "embed own-norm", rows, readings.agreement_code(model, found.decided))
 
 
 def export(E: np.ndarray, facts: dict[str, str], output: Path, layout: str, context: int, limit: int | None) -> Outcome:
@@ -77,7 +76,7 @@ def export(E: np.ndarray, facts: dict[str, str], output: Path, layout: str, cont
     written = [output]
     if layout == "module":
         with together():
-            write_normalised(output, host, E, kernel, vocabulary, positions, constant)
+            write_normalised(output, E, facts, limit)
         written.append(output.with_suffix(".safetensors"))
     else:
         write_tensors(output, host, E, kernel, positions, context, limit, constant)
@@ -98,53 +97,53 @@ def export(E: np.ndarray, facts: dict[str, str], output: Path, layout: str, cont
     return Outcome(document, "export own-norm", rows)
 
 
-def emulate(job: Emulate) -> Outcome:
-    """The host beside a model with norms (--target, with --config or --module), on random tokens of every context length: with
-    the E of --embedding, whose metadata say the host, or one that is found here."""
-    used = {"host", "target", "embedding", "config", "module", "context", "trials", "seed", "tolerance", "max_memory"}
-    others = [part.name for part in fields(job) if part.name not in used and part.name != "stated"]
-    options.refuse_given(
-        job, "own-norm runs one model beside its host, whose shape and attention are the model's", *others
-    )
-    if job.target is None:
-        raise MalformedInput("own-norm is the host of one model: pass --target MODEL, with --config or --module")
-    within = 1e-8 if job.tolerance is None else job.tolerance
-    config = None if job.config is None else read_config(job.config)
-    if job.module is None:
-        model = import_model(job.target, config=config, norms=True, max_memory=job.limit)
+def emulate(
+    target: Path,
+    config: Path | None,
+    module: str | None,
+    embedding: Path | None,
+    contexts: list[int],
+    trials: int,
+    seed: int,
+    tolerance: float,
+    limit: int | None,
+) -> Outcome:
+    """The host beside a model with norms, on random tokens of every context length: with the E of a file, whose metadata say
+    the host, or one that is found here."""
+    fields = None if config is None else read_config(config)
+    if module is None:
+        model = import_model(target, config=fields, max_memory=limit)
     else:
-        model = from_model(make_module(job.module, job.target), config=config, norms=True, seed=job.seed)
-    contexts = listed_integers("--context", job.context)
-    rng = np.random.default_rng(job.seed)
-    sequences = [rng.integers(0, model.vocabulary, n) for n in contexts for _ in range(job.trials)]
-    for tokens in sequences:
+        model = from_model(make_module(module, target), config=fields, seed=seed)
+    rng = np.random.default_rng(seed)
+    by_context = {n: [rng.integers(0, model.vocabulary, n) for _ in range(trials)] for n in contexts}
+    for tokens in (row for rows in by_context.values() for row in rows):
         model.one_hots(tokens)
-    if job.embedding is None:
-        found = embed_normalised(model, sequences=sequences, tolerance=within, max_memory=job.limit)
+    every = [tokens for rows in by_context.values() for tokens in rows]
+    if embedding is None:
+        found = embed_normalised(model, sequences=every, tolerance=tolerance, max_memory=limit)
+        host, E, constant = found.host, found.E, found.constant
     else:
-        E, facts = read_embedding(job.embedding, max_memory=job.limit), read_tensors(job.embedding).metadata
-        host, kernel, *sizes, constant = read_normalised(facts, len(E), job.limit)
-        if sizes != [model.vocabulary, model.positions] or write_kernel(kernel) != write_kernel(model.attention):
+        E, facts = read_embedding(embedding, max_memory=limit), read_tensors(embedding).metadata
+        host, kernel, *sizes, constant = read_normalised(facts, len(E), limit)
+        if sizes != [model.vocabulary, model.positions] or write_kernel(kernel) != write_kernel(model.kernel):
             raise MalformedInput(
-                f"{job.embedding} is for {sizes[0]} tokens, {sizes[1]} positions, attention {facts['attention'][:80]}"
+                f"{embedding} is for {sizes[0]} tokens, {sizes[1]} positions, attention {facts['attention'][:80]}"
             )
-        found = compare_normalised(model, host, E, sequences, within, constant)
-    errors = {n: float(np.max(found.errors[i * job.trials : (i + 1) * job.trials])) for i, n in enumerate(contexts)}
+        found = compare_normalised(model, host, E, every, tolerance, constant)
+    errors = {
+        n: compare_normalised(model, host, E, rows, tolerance, constant).agreement.relative_difference
+        for n, rows in by_context.items()
+    }
     document = {
-        "verdict": found.verdict,
-        "notion": found.notion.value,
-        "up_to_a_constant": found.constant is not None,
+        **_document(found),
         "witness": model.witness,
-        "shape": options.shape_document(found.host.shape, found.host.m),
-        "tolerance": within,
+        "tolerance": tolerance,
         "errors": {str(n): error for n, error in errors.items()},
     }
     rows = {
         "result": found.verdict,
         "shape": f"{found.host.shape}, m = {found.host.m}",
-        **{
-            f"context {n}": f"largest relative error {error:.3g} on {job.trials} sequences"
-            for n, error in errors.items()
-        },
+        **{f"context {n}": f"largest relative error {error:.3g} on {trials} sequences" for n, error in errors.items()},
     }
-    return Outcome(document, "emulate own-norm", rows, options.agreement_code(model, found.decided))
+    return Outcome(document, "emulate own-norm", rows, readings.agreement_code(model, found.decided))

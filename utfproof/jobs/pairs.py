@@ -8,8 +8,8 @@ from typing import Any
 
 from utfproof.errors import MalformedInput
 from utfproof.jobs import options
-from utfproof.jobs.embed import load_host
 from utfproof.jobs.groups import Dimensions, Drawn, Limited, shared
+from utfproof.jobs.hosts import load_host
 from utfproof.jobs.parameters import option
 from utfproof.systems import Target, Universal
 

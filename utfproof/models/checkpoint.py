@@ -6,6 +6,8 @@
 from __future__ import annotations
 
 import json
+import pickle
+import re
 import sys
 from typing import Any, NoReturn
 
@@ -24,14 +26,12 @@ def refuse(problem: str) -> NoReturn:
 
 
 def holds_weights(value: Any) -> bool:
-    """Whether this is a dict with a tensor of two axes or more: a state dict, and no state of an optimiser or of a generator
-    of random numbers."""
+    """Whether this is a dict with a tensor of two axes or more: a state dict, and no state of an optimiser."""
     return isinstance(value, dict) and any(getattr(part, "ndim", 0) > 1 for part in value.values())
 
 
 def state_dict(found: Any) -> dict[str, Any]:
-    """The one state dict that a checkpoint holds. Several (weights and their running mean, say) are refused: nothing says which
-    one is meant."""
+    """The one state dict that a checkpoint holds. Several (weights and their running mean, say) are refused."""
     if not isinstance(found, dict) or not found:
         refuse("it holds no state dict")
     candidates = [
@@ -57,12 +57,29 @@ def configuration(found: Any) -> dict[str, Any]:
     return {str(name): value for name, value in found[said[0]].items()} if said else {}
 
 
+def load(path: str) -> Any:
+    """What torch reads without running any code; else a line that says what is in the way."""
+    import torch
+
+    try:
+        return torch.load(path, map_location="cpu", weights_only=True)
+    except (pickle.UnpicklingError, RuntimeError, EOFError, ValueError) as error:
+        text = str(error)
+        if blocked := re.search(r"GLOBAL (\w+(?:\.\w+)+)", text):
+            refuse(f"it holds a {blocked[1]}, which is not loaded as it could run code; save the state dict alone")
+        with open(path, "rb") as stream:
+            start = stream.read(40)
+        if start.startswith(b"version https://git-lfs"):
+            refuse("it is a Git LFS pointer, not the file itself: run git lfs pull")
+        line = (text.splitlines() or [""])[0].split("Please")[0].strip()
+        refuse(f"torch.load with weights_only=True does not read it ({line[:120]}); save its state dict as safetensors")
+
+
 def main(path: str, out: str) -> None:
     """Write the tensors of the checkpoint, with its configuration as metadata."""
-    import torch
     from safetensors.torch import save_file
 
-    found = torch.load(path, map_location="cpu", weights_only=True)
+    found = load(path)
     tensors = {name: value.detach().clone().contiguous() for name, value in state_dict(found).items()}
     save_file(tensors, out, {"config": json.dumps(configuration(found), default=str)})
 

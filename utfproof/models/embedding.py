@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -16,36 +17,46 @@ from utfproof.ground.notions import Notion
 from utfproof.ground.resources import require_memory
 from utfproof.matching import Embedding, embed
 from utfproof.models.attention import write_kernel
-from utfproof.models.comparison import AGREEMENT, BEYOND, Agreement, compare, random_sequences
+from utfproof.models.comparison import AGREEMENT, BEYOND, Agreement, compare
+from utfproof.models.coverage import read_limits
 from utfproof.models.exporting import require_own, write_module
 from utfproof.models.grouped import embed_grouped, grouped_tree_host
+from utfproof.models.probes import random_sequences
+from utfproof.models.reading import Reading
 from utfproof.systems import Universal
 from utfproof.weights import write_embedding
-
-if TYPE_CHECKING:
-    from utfproof.models.model import ImportedModel
 
 GROUPED = "grouped"
 """The prefix tree with shared key blocks, as a host's name."""
 HOST_DIGEST = "host_digest"
 """Metadata of an embedding whose host is a file: the digest of its content."""
 TRIALS = 16
-"""Random sequences to compare on."""
+"""Random sequences on which a host is compared."""
 
 
 @one_line
 @dataclass(frozen=True, eq=False)
-class EmbeddedModel:
-    """A host with the E under which it was found to act as a model. name: the host's; recipe: what it was drawn with."""
+class Embedded:
+    """A host with the E under which it was found to act as the model, compared with the model's outputs.
 
-    model: ImportedModel
-    host: Universal
+    name: the host's; notion: by which it acts as the model; made_for: metadata of E about the host; found: how E was solved
+    for; module: what an exported module needs beside host and E; constant: [d_out], the model's bias after a norm at the end,
+    added to the host's outputs; caveat: what ends the verdict.
+    """
+
+    model: Reading
+    host: Any
     name: str
     E: np.ndarray
-    found: Embedding
     agreement: Agreement
-    recipe: dict[str, Any]
+    notion: Notion
+    made_for: dict[str, str]
+    system: Universal
+    found: Embedding | None = None
     tolerance: float = AGREEMENT
+    module: dict[str, Any] | None = None
+    constant: np.ndarray | None = None
+    caveat: str = ""
 
     @property
     def agrees(self) -> bool:
@@ -59,20 +70,19 @@ class EmbeddedModel:
 
     @property
     def verdict(self) -> str:
-        """One sentence: what the host acts as, by which notion, on whose word."""
+        """One sentence: what the host acts as, by which notion, on which evidence."""
         if self.decided is None:
             return BEYOND
         if not self.agrees:
-            return "the outputs differ: no embedding is written"
-        return f"the host acts as {self.model.acted_as(self.found.notion.value)}"
+            by = self.agreement.relative_difference
+            return f"the outputs differ, by {by:.3g} relative: no embedding is written"
+        up_to = "" if self.constant is None else UP_TO
+        return f"{up_to}the host acts as {self.model.acted_as(self.notion.value)}{self.caveat}"
 
     def facts(self) -> dict[str, str]:
-        """Metadata of the embedding: what it achieves, the host that it is for, its rows, its attention."""
-        return {
-            **host_facts(self.name, self.host, self.found, self.recipe),
-            **model_facts(self.model),
-            **({"kv_heads": str(self.model.kv_heads)} if self.name == GROUPED else {}),
-        }
+        """Metadata of the embedding: what it achieves, the host that it is for, its rows, its attention, what was compared."""
+        told = {"constant": json.dumps(self.constant.tolist())} if self.constant is not None else {}
+        return {"notion": self.notion.value, **self.made_for, **model_facts(self.model), **told}
 
     def save(self, path: Path | str) -> Path:
         """Write E with its metadata. MalformedInput where the outputs differ."""
@@ -81,20 +91,20 @@ class EmbeddedModel:
         return Path(path)
 
     def export(self, path: Path | str) -> Path:
-        """Write the host with E as a plain torch.nn.Module in a .py file, tensors beside it. MalformedInput as `save`."""
+        """Write the host with E as a plain torch.nn.Module in a .py file, tensors beside it. MalformedInput as `save`, and in
+        place of a file that no export wrote."""
         self._require_agreement()
-        path = Path(path)
+        path, model = Path(path), self.model
         require_own(path, path.with_suffix(".safetensors"))
-        model = self.model
-        write_module(path, self.host, self.E, model.attention, vocabulary=model.vocabulary, positions=model.positions)
+        sizes: dict[str, Any] = {"vocabulary": model.vocabulary, "positions": model.positions}
+        sizes |= {"constant": self.constant, **(self.module or {})}
+        limits = read_limits(self.facts(), model.vocabulary)
+        write_module(path, self.system, self.E, model.kernel, **sizes, limits=limits)
         return path
 
     def _require_agreement(self) -> None:
         if not self.agrees:
-            raise MalformedInput(
-                "nothing is written: the host's outputs differ from the model's by "
-                f"{self.agreement.relative_difference:.3g} relative"
-            )
+            raise MalformedInput(self.verdict)
 
     def __str__(self) -> str:
         shape, found = self.host.shape, self.agreement
@@ -102,6 +112,13 @@ class EmbeddedModel:
             f"{self.verdict}\n{self.name}, {shape}, m = {self.host.m}; largest relative difference of outputs "
             f"{found.relative_difference:.3g} on {found.sequences} sequences, {found.positions} positions"
         )
+
+
+UP_TO = (
+    "up to a constant of the outputs (the model's own bias after its last norm, added beside the host, which without it acts "
+    "as no such model): "
+)
+"""How a verdict begins where the outputs' constant is no part of E."""
 
 
 def host_facts(name: str, host: Universal, found: Embedding, recipe: dict[str, Any]) -> dict[str, str]:
@@ -119,32 +136,25 @@ def host_facts(name: str, host: Universal, found: Embedding, recipe: dict[str, A
 def shape_facts(host: Universal) -> dict[str, str]:
     """Metadata: the shape and m of the host that an embedding is for."""
     shape = host.shape
-    numbers = {
-        "heads": shape.heads,
-        "layers": shape.layers,
-        "head_dim": shape.head_dim,
-        "d_in": shape.d_in,
-        "d_out": shape.d_out,
-        "residual": shape.residual,
-        "m": host.m,
-    }
+    names = ("heads", "layers", "head_dim", "d_in", "d_out", "residual")
+    numbers = {name: getattr(shape, name) for name in names} | {"m": host.m}
     return {name: str(value).lower() for name, value in numbers.items()}
 
 
-def model_facts(model: ImportedModel, kernel: Any = None) -> dict[str, str]:
-    """Metadata of a model's embedding: what its rows are, whom positions see, and which facts nobody said."""
+def model_facts(model: Reading, kernel: Any = None) -> dict[str, str]:
+    """Metadata of a model's embedding: what its rows are, whom positions see, which facts nobody said, what was compared."""
     facts = {
         "vocabulary": str(model.vocabulary),
         "positions": str(model.positions),
-        "attention": write_kernel(model.attention if kernel is None else kernel),
+        "attention": write_kernel(model.kernel if kernel is None else kernel),
     }
     if model.unknown:
         facts["assumed"] = ", ".join(model.unknown)
-    return facts
+    return facts | ({} if model.coverage is None else model.coverage.facts())
 
 
 def embed_model(
-    model: ImportedModel,
+    model: Reading,
     host: str | Universal = "sparse",
     *,
     m: int | None = None,
@@ -156,17 +166,18 @@ def embed_model(
     name: str | None = None,
     digest: str | None = None,
     max_memory: int | None = None,
-) -> EmbeddedModel:
+) -> Embedded:
     """E by the model's target, and the host with E compared with the model's outputs on `sequences` (random ones by default).
 
     host: a construction's name, `grouped`, or a host; digest: of the host's file, where it is one. CannotCarry where the host
     does not carry the target."""
     recipe: dict[str, Any] = {"seed": seed, "law": law, "dtype": dtype}
-    target = model.target.augmented()
+    biased = model.target()
+    target = biased.augmented()
     if host == GROUPED:
-        machine = grouped_tree_host(model.target.shape, model.kv_heads, m)
+        machine = grouped_tree_host(biased.shape, model.kv_heads, m)
         require_memory(
-            32 * model.target.shape.d_in * machine.m, f"an embedding at {machine.shape}, m = {machine.m},", max_memory
+            32 * biased.shape.d_in * machine.m, f"an embedding at {machine.shape}, m = {machine.m},", max_memory
         )
         found = Embedding(embed_grouped(target, model.kv_heads, machine.m), Notion.MATCHING, "shared key blocks")
     else:
@@ -175,9 +186,10 @@ def embed_model(
         else:
             machine = host
         found = embed(machine, target, max_memory=max_memory)
-    if sequences is None:
-        sequences = random_sequences(model, TRIALS, seed)
+    tried = random_sequences(model, TRIALS, seed) if sequences is None else sequences
     E = np.asarray(found.E)
-    result = compare(model, machine, E, None, sequences)
     label = name or (host if isinstance(host, str) else "host")
-    return EmbeddedModel(model, machine, label, E, found, result, {**recipe, HOST_DIGEST: digest}, tolerance)
+    made_for = host_facts(label, machine, found, {**recipe, HOST_DIGEST: digest})
+    made_for |= {"kv_heads": str(model.kv_heads)} if label == GROUPED else {}
+    agreement = compare(model, machine, E, None, tried)
+    return Embedded(model, machine, label, E, agreement, found.notion, made_for, machine, found, tolerance)

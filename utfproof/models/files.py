@@ -1,58 +1,43 @@
-"""Files of tensors: safetensors, alone or sharded behind an index, .npz without pickle, and PyTorch's .pt, which torch itself
-reads with weights_only=True in a process of its own. Nothing here unpickles anything."""
+"""Files of tensors: safetensors, and PyTorch's .pt, which torch itself reads with weights_only=True in a process of its own.
+Nothing here unpickles anything."""
 
 from __future__ import annotations
 
 import json
-import lzma
 import subprocess
 import sys
 import tempfile
-import zipfile
-import zlib
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
-from utfproof.errors import MalformedInput, UtfproofError
+from utfproof.errors import MalformedInput
 from utfproof.ground.files import read_json
 from utfproof.ground.resources import require_memory
 from utfproof.models.checkpoint import UNREAD
 from utfproof.weights import TensorFile, read_tensors
 
-SUFFIXES = (".safetensors", ".safetensors.index.json", ".npz", ".pt", ".pth", ".bin", ".ckpt")
+PICKLED = (".pt", ".pth", ".bin", ".ckpt")
+SUFFIXES = (".safetensors", *PICKLED)
 CHECKPOINT = Path(__file__).with_name("checkpoint.py")
 """The program that reads PyTorch's files."""
-DAMAGED = (zipfile.BadZipFile, zlib.error, lzma.LZMAError, EOFError, RuntimeError, TypeError, OverflowError)
-"""What reading an archive raises: RuntimeError for one that is encrypted or packed in an unknown way."""
 
 
 def read_file(path: Path | str, max_memory: int | None = None) -> TensorFile:
-    """The tensors of a file of any of these kinds, without the prefixes that wrappers put before every name.
-    MalformedInput for other kinds and for what does not read."""
+    """The tensors of a file of either kind, without the prefixes that wrappers put before every name. MalformedInput for other
+    kinds and for what does not read."""
     path = Path(path)
-    if path.name.endswith(".index.json"):
-        file = _sharded(path, max_memory)
-    elif path.suffix == ".npz":
-        file = _archive(path, max_memory)
-    elif path.suffix in (".pt", ".pth", ".bin", ".ckpt"):
+    if path.suffix in PICKLED:
         file = _torch(path, max_memory)
+    elif path.suffix in (".npz", ".json"):
+        raise MalformedInput(f"{path}: a model is read from {', '.join(SUFFIXES)}; save its state dict as safetensors")
     else:
         file = read_tensors(path, max_memory=max_memory, booleans=True)
     for prefix in ("_orig_mod.", "module."):
         if file.tensors and all(name.startswith(prefix) for name in file.tensors):
-            file = _renamed(file, {name: name[len(prefix) :] for name in file.tensors})
+            tensors = {name[len(prefix) :]: array for name, array in file.tensors.items()}
+            types = {name[len(prefix) :]: kind for name, kind in file.types.items()}
+            file = TensorFile(file.path, tensors, file.metadata, types)
     return file
-
-
-def _renamed(file: TensorFile, names: dict[str, str]) -> TensorFile:
-    return TensorFile(
-        file.path,
-        {names[name]: array for name, array in file.tensors.items()},
-        file.metadata,
-        {names[name]: kind for name, kind in file.types.items()},
-    )
 
 
 def read_config(path: Path | str) -> dict[str, Any]:
@@ -63,77 +48,18 @@ def read_config(path: Path | str) -> dict[str, Any]:
     return found
 
 
-def _sharded(path: Path, max_memory: int | None) -> TensorFile:
-    """The shards that an index names, which stand beside it."""
-    shards = read_config(path).get("weight_map")
-    if not isinstance(shards, dict) or not all(isinstance(name, str) for name in shards.values()):
-        raise MalformedInput(f"{path}: weight_map, from tensors to files, is missing")
-    tensors: dict[str, np.ndarray] = {}
-    types: dict[str, str] = {}
-    metadata: dict[str, str] = {}
-    for name in sorted(set(shards.values())):
-        if not name or Path(name).name != name:
-            raise MalformedInput(f"{path}: the shard {name!r} is not a file beside the index")
-        part = read_tensors(path.with_name(name), max_memory=max_memory, booleans=True)
-        twice = tensors.keys() & part.tensors.keys()
-        if twice:
-            raise MalformedInput(f"{path}: tensor {min(twice)} stands in two shards")
-        tensors |= part.tensors
-        types |= part.types
-        metadata |= part.metadata
-    if tensors.keys() != shards.keys():
-        raise MalformedInput(f"{path}: index and shards differ at tensor {min(tensors.keys() ^ shards.keys())}")
-    return TensorFile(str(path), tensors, metadata, types)
-
-
-def _archive(path: Path, max_memory: int | None) -> TensorFile:
-    """The arrays of an .npz; objects are never unpickled."""
-    kinds = {"f8": "F64", "f4": "F32", "f2": "F16", "i8": "I64", "i4": "I32", "i2": "I16", "i1": "I8", "b1": "BOOL"}
-    try:
-        require_memory(4 * path.stat().st_size, f"reading {path}", max_memory)
-        with path.open("rb") as stream, zipfile.ZipFile(stream) as archive:
-            tensors = _members(path, archive)
-    except OSError as error:
-        raise MalformedInput(f"cannot read {path}: {error.strerror or error}") from error
-    except (*DAMAGED, ValueError) as error:
-        if isinstance(error, UtfproofError):
-            raise
-        raise MalformedInput(f"{path} is not an .npz of plain arrays: {error}") from error
-    for name, array in tensors.items():
-        if array.dtype.kind not in "fiub":
-            raise MalformedInput(f"{path}: {name} has type {array.dtype}; floats or integers are expected")
-    return TensorFile(str(path), tensors, {}, {n: kinds.get(a.dtype.str[1:], "F64") for n, a in tensors.items()})
-
-
-def _members(path: Path, archive: zipfile.ZipFile) -> dict[str, np.ndarray]:
-    """The arrays of an archive by their names, no name twice."""
-    tensors: dict[str, np.ndarray] = {}
-    for member in archive.infolist():
-        name = member.filename.removesuffix(".npy")
-        if name == member.filename:
-            raise MalformedInput(f"{path}: {name} is no array (.npy), and leaving it out would change the model")
-        if name in tensors:
-            raise MalformedInput(f"{path}: array {name} stands there twice")
-        with archive.open(member) as stream:
-            tensors[name] = np.lib.format.read_array(stream, allow_pickle=False)
-    return tensors
-
-
 def _torch(path: Path, max_memory: int | None) -> TensorFile:
     """A PyTorch checkpoint, converted by torch's own restricted reader in another process."""
     try:
         require_memory(4 * path.stat().st_size, f"reading {path}", max_memory)
     except OSError as error:
         raise MalformedInput(f"cannot read {path}: {error.strerror or error}") from error
+    if not path.is_file():
+        raise MalformedInput(f"{path} is no regular file")
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder) / "tensors.safetensors"
-        command = [
-            sys.executable,
-            "-P",
-            str(CHECKPOINT),
-            str(path),
-            str(out),
-        ]  # -P: modules beside it have names of libraries
+        # -P: modules beside the program have names of libraries
+        command = [sys.executable, "-P", str(CHECKPOINT), str(path), str(out)]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         if done.returncode or not out.is_file():
             raise MalformedInput(f"{path}{_unread(done)}")
@@ -152,9 +78,7 @@ def _unread(done: subprocess.CompletedProcess[str]) -> str:
         return " is a PyTorch file, and torch is not installed; save it as safetensors"
     if done.returncode == UNREAD:
         return f": {said[-1][:300]}"
-    return (
-        f": torch.load with weights_only=True does not read it ({said[-1][:160]}); save its state dict as safetensors"
-    )
+    return f" does not read ({said[-1][:160]}); save its state dict as safetensors"
 
 
 def _text(value: Any) -> str:

@@ -1,17 +1,20 @@
-"""Norms of trained models: what they do to rows, which tensors hold their gains and biases, and whom a host with a norm of its
-own can serve (docs/proofs/normalisation.md)."""
+"""Norms of trained models: what they do to rows, how TransformerLens stores them, and whom a host with a norm of its own can
+serve (docs/proofs/normalisation.md)."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from utfproof.ground.arrays import one_line
+from utfproof.models.configuration import Facts
+from utfproof.models.tensors import Claims
 
 WORDS = {"layer": "LayerNorm", "rms": "RMS"}
+KINDS = {"LayerNorm": "layer", "LNPre": "layer", "RMS": "rms", "RMSPre": "rms"}
+"""The fact `norm` -> the kind of norm."""
 
 
 @one_line
@@ -45,36 +48,28 @@ class OwnNorm:
         return f"{WORDS[self.kind]} with eps = {self.eps:g}, {' and '.join(places)}"
 
 
-@dataclass(frozen=True)
-class NormTensors:
-    """How a family stores its norms. kinds: the fact `norm` -> "layer" or "rms"; layer: name beside the attention module;
-    last: pattern of the name of the one at the end; parts: the fact -> names of gain and bias, as far as they are stored.
-    shown: the fact where the tensors show it, in families whose configuration does not say whether there is a norm; optional:
-    parts that may be missing; idle: name beside the attention module of a norm that an MLP alone reads; needs: facts without
-    which nobody knows where the norms stand."""
-
-    kinds: Mapping[str, str]
-    layer: str
-    last: str
-    parts: Mapping[str, Sequence[str]]
-    shown: str = ""
-    optional: tuple[str, ...] = ()
-    idle: str = ""
-    needs: tuple[str, ...] = ()
-
-    def places(self, prefixes: Sequence[str]) -> list[str]:
-        """Where each layer's norm stands."""
-        return [f"{block}{self.layer}." for block in blocks(prefixes)]
-
-    def at_end(self, names: Iterable[str], part: str) -> list[str]:
-        """Where the last one may stand, by the name of its gain."""
-        found = re.compile(rf"(.*\.)?({self.last})\.{part}$")
-        return sorted(name[: -len(part)] for name in names if found.match(name))
-
-
-def blocks(prefixes: Sequence[str]) -> list[str]:
-    """What holds each attention module, with a dot behind it."""
-    return [block + "." * bool(block) for block in (prefix.rstrip(".").rpartition(".")[0] for prefix in prefixes)]
+def read_norm(
+    claims: Claims,
+    facts: Facts,
+    arrays: dict[str, np.ndarray],
+    prefixes: list[str],
+    stored: Mapping[str, Sequence[str]],
+) -> tuple[OwnNorm, dict[str, np.ndarray]]:
+    """The norm that the facts say, and the arrays with its gains and biases in them. stored: names of gain and bias by the
+    fact. MalformedInput where a tensor is missing, or nobody says eps."""
+    kind, eps = facts.get("norm"), facts.get("eps")
+    if eps is None or kind not in stored:
+        said = "and nobody says eps, which is added to the mean square" if kind in stored else "which is not read here"
+        raise claims.file.refuse(f"{facts.sources['norm']} says {kind}, {said}: give the configuration")
+    final = bool(facts.get("final", True))
+    blocks = [prefix.rstrip(".").rpartition(".")[0] for prefix in prefixes]
+    places = [f"{block}.ln1." for block in blocks] + ["ln_final."] * final
+    width = arrays["W_E"].shape[1]
+    for name in (place + part for place in places for part in stored[kind]):
+        if not claims.has(name):
+            raise claims.file.refuse(f"{facts.sources['norm']} says {kind}, and tensor {name} is missing")
+    gains = [[claims.take(place + part, (width,)) for part in stored[kind]] for place in places]
+    return OwnNorm(KINDS[kind], float(eps), final), folded(arrays, gains, final)
 
 
 def folded(
@@ -121,13 +116,9 @@ def not_served(norm: OwnNorm, arrays: Mapping[str, np.ndarray], shortformer: boo
             False,
         )
     if shortformer:
-        return (
-            "positional_embedding_type shortformer: positions for queries and keys alone are not read with norms",
-            True,
-        )
-    if L == 2:
-        for name in ("b_Q", "b_K"):
-            if np.any(arrays[name][1]):
-                said = f"{name} of layer 1 (with its norm's bias in it) is not zero: no host without biases matches it"
-                return f"{said} ({page} 6)", True
+        return "positions for queries and keys alone (shortformer) are not read with norms", True
+    for name in ("b_Q", "b_K") if L == 2 else ():
+        if np.any(arrays[name][1]):
+            said = f"{name} of layer 1 (with its norm's bias in it) is not zero: no host without biases matches it"
+            return f"{said} ({page} 6)", True
     return "", True

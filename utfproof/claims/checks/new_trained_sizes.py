@@ -296,9 +296,8 @@ def _rank_one(target: Target, layer: int, head: int) -> Target:
 @check("new:trained/dead-head")
 def dead_head(run: Run) -> Iterator[Instance | Figure]:
     """Least m of both targets, the package's own pruning, and the outputs of the smaller host."""
-    from utfproof.models.realization.hankel import forms, least_dimension
+    from utfproof.models.realization.hankel import forms, least_dimension, without_dead_heads
     from utfproof.models.realization.host import least_host
-    from utfproof.models.realization.simplify import without_dead_heads
 
     for entry in MUTE:
         for residual in (False, True):

@@ -41,9 +41,10 @@ from torch import nn
 
 HEADS, LAYERS, RESIDUAL, TIED = {heads}, {layers}, {residual}, {tied}
 VOCABULARY, POSITIONS = {vocabulary}, {positions}
+CONTEXT = {context}  # the longest that was compared with the model; None: any
 SCALE, NORM, PAIRS = {scale!r}, {norm!r}, {pairs}
 ATTENTION = {attention}
-TYPES = {{"F64": torch.float64, "F32": torch.float32, "I32": torch.int32, "I8": torch.int8}}
+TYPES = {{"F64": torch.float64, "F32": torch.float32, "I32": torch.int32, "I8": torch.int8, "BOOL": torch.bool}}
 
 
 def read_safetensors(path):
@@ -117,6 +118,9 @@ class Host(nn.Module):
 {parts}        return torch.softmax(logits.masked_fill(hidden, float("-inf")), dim=-1)
 
     def forward(self, x):
+        length = x.shape[-2 if x.is_floating_point() else -1]
+        if CONTEXT is not None and length > CONTEXT:
+            raise ValueError(f"{{length}} tokens, compared with the model on at most {{CONTEXT}}")
         if x.is_floating_point():
             x = x @ self.E
         else:
@@ -125,6 +129,8 @@ class Host(nn.Module):
                 raise ValueError(f"{{n}} tokens, {{POSITIONS}} positions")
             if x.numel() and (int(x.min()) < 0 or int(x.max()) >= VOCABULARY):
                 raise ValueError(f"tokens outside 0 ... {{VOCABULARY - 1}}")
+            if hasattr(self, "compared") and not self.compared[x].all():
+                raise ValueError("tokens that were not compared with the model")
             if PAIRS:
                 x = self.E[x * POSITIONS + torch.arange(n, device=x.device)]
             else:
@@ -222,11 +228,13 @@ def write_module(
     norm: dict[str, Any] | None = None,
     pairs: bool = False,
     constant: np.ndarray | None = None,
+    limits: tuple[int | None, np.ndarray | None] = (None, None),
     max_memory: int | None = None,
 ) -> Path:
     """Write `path` (a .py file with a torch.nn.Module named Host) and the safetensors file of the same name beside it, which is
     returned. norm: the host's own, its kind, eps and places; pairs: E has a row for every token at every position; constant:
-    [d_out], added to the outputs. NotDefined for parts of the package's own kernels without a text for torch; ResourceLimit
+    [d_out], added to the outputs; limits: the longest context and the tokens [V] that were compared with the model, beyond
+    which the module refuses. NotDefined for parts of the package's own kernels without a text for torch; ResourceLimit
     before anything is allocated."""
     path = Path(path)
     if path.suffix != ".py":
@@ -237,6 +245,8 @@ def write_module(
     require_memory(3 * _bytes(host, shape.d_in), f"exporting a host at {shape}, m = {host.m},", max_memory)
     arrays = {"E": np.asarray(E, dtype=np.float64), **_stored("U", (host.U,))}
     arrays |= {"constant": np.asarray(constant, dtype=np.float64)} if constant is not None else {}
+    context, compared = limits
+    arrays |= {"compared": compared} if compared is not None else {}
     for layer in range(1 if host.tied else shape.layers):
         for head in range(shape.heads):
             maps, at = host.maps(layer, head), f"_{head}" if host.tied else f"_{layer}_{head}"
@@ -246,7 +256,8 @@ def write_module(
         if rotary is not None:
             arrays |= {f"cos_{number}": rotary.cos, f"sin_{number}": rotary.sin}
     weights = path.with_suffix(".safetensors")
-    limit = f", at most {positions} of them" if positions else ""
+    most = min((n for n in (positions, context) if n), default=0)
+    limit = f", at most {most} of them" if most else ""
     text = TEMPLATE.format(
         head=MODULE_HEAD,
         weights=weights.name,
@@ -263,6 +274,7 @@ def write_module(
         tied=host.tied,
         vocabulary=vocabulary,
         positions=positions,
+        context=context,
         norm=norm,
         pairs=pairs,
         scale=kernel.factor(shape.head_dim) if isinstance(kernel, SoftmaxAttention) else 1.0,

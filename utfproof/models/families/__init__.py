@@ -1,4 +1,4 @@
-"""The families of models that are read: one file each, found by looking into this folder. Adding one touches its file only."""
+"""The families of models that are read: one file each, found by looking into this folder."""
 
 from __future__ import annotations
 
@@ -12,8 +12,6 @@ from utfproof.models.family import Family
 @cache
 def families() -> dict[str, Family]:
     """Every family by its name, in alphabetical order of their files."""
-    found = {}
-    for module in sorted(info.name for info in pkgutil.iter_modules(__path__)):
-        family = import_module(f"{__name__}.{module}").FAMILY
-        found[family.name] = family
-    return found
+    names = sorted(info.name for info in pkgutil.iter_modules(__path__))
+    found: list[Family] = [import_module(f"{__name__}.{name}").FAMILY for name in names]
+    return {family.name: family for family in found}

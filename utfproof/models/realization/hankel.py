@@ -69,10 +69,7 @@ def forms(target: Target, residual: bool | None = None) -> Forms:
     widths that are out of reach.
     """
     if target.width > MAX_WIDTH:
-        raise ResourceLimit(
-            f"exact ranks of a target of width {target.width} were asked for, the limit is {MAX_WIDTH}; "
-            "realization.numerical finds a host in float64"
-        )
+        raise ResourceLimit(f"exact ranks of a target of width {target.width} were asked for, the limit is {MAX_WIDTH}")
     held = exact_target(target)
     shape = target.shape if residual is None else target.shape.with_residual(residual)
     layers, heads = range(shape.layers), range(shape.heads)
@@ -224,17 +221,13 @@ def _padded(word: Word, length: int, residual: bool) -> Word:
 
 @dataclass(frozen=True)
 class HeadReport:
-    """One head (layer and head from 0) as a host for this target alone sees it. rank_query, rank_key: of W_Q, W_K on the
-    states that reach the head. rank_logits: of their bilinear form there. rank_value: of its value form between the states
-    that reach it and what reads its output; 0 where the head is dead. repeats: an earlier head of its layer with the same
-    queries, keys and values."""
+    """One head (layer and head from 0) as a host for this target alone sees it. ranks: of W_Q and W_K on the states that reach
+    the head, of their bilinear form there, and of its value form between these states and what reads its output (0 where the
+    head is dead). repeats: an earlier head of its layer with the same queries, keys and values."""
 
     layer: int
     head: int
-    rank_query: int
-    rank_key: int
-    rank_logits: int
-    rank_value: int
+    ranks: tuple[int, int, int, int]
     repeats: int | None = None
 
 
@@ -242,38 +235,47 @@ class HeadReport:
 @dataclass(frozen=True, eq=False)
 class LeastHost:
     """The least m of any host (untied or tied, of the target's H, L, d) that matches this one target, E and all parameters
-    free.
-
-    ranks: rank H_l for l = 0 ... L. overlaps: see `Staircase`. width: D, which is always enough. universal: M, what a host
-    for all targets needs.
-    """
+    free. width: D, which is always enough. universal: M, what a host for all targets needs."""
 
     m: int
-    ranks: tuple[int, ...]
-    overlaps: tuple[int, ...]
     width: int
     universal: int
     heads: tuple[HeadReport, ...]
     staircase: Staircase
 
+    @property
+    def ranks(self) -> tuple[int, ...]:
+        """rank H_l for l = 0 ... L."""
+        return self.staircase.ranks
+
     @cached_property
     def dead_heads(self) -> list[tuple[int, int]]:
         """(layer, head), from 0, of the heads whose output nothing reads."""
-        return [(h.layer, h.head) for h in self.heads if h.rank_value == 0]
+        return [(h.layer, h.head) for h in self.heads if h.ranks[3] == 0]
+
+    def structure(self) -> dict[str, list[str]]:
+        """What makes the target smaller than its width, by kind: heads (layer.head, from 0) that nothing reads, that repeat
+        another of their layer, and whose queries, keys, logits or values have a rank below their width."""
+        d, inner = self.staircase.target.shape.head_dim, self.staircase.target.inner
+        live = [head for head in self.heads if head.ranks[3]]
+        out = {
+            "dead heads": [f"{layer}.{head}" for layer, head in self.dead_heads],
+            "repeated heads": [f"{h.layer}.{h.head} is {h.layer}.{h.repeats}" for h in live if h.repeats is not None],
+        }
+        for i, (name, full) in enumerate((("queries", d), ("keys", d), ("logits", d), ("values", inner))):
+            low = [f"{h.layer}.{h.head} ({h.ranks[i]} of {full})" for h in live if h.ranks[i] < full]
+            out[f"low-rank {name}"] = low
+        return out
 
     def document(self) -> dict[str, Any]:
         """For JSON."""
-        heads = [{name: getattr(h, name) for name in HeadReport.__dataclass_fields__} for h in self.heads]
         return {
             "m": self.m,
             "notion": "matching",
             "residual": self.staircase.target.shape.residual,
             "ranks": list(self.ranks),
-            "overlaps": list(self.overlaps),
             "target_width": self.width,
             "universal_m": self.universal,
-            "dead_heads": [list(pair) for pair in self.dead_heads],
-            "heads": heads,
         }
 
 
@@ -286,8 +288,6 @@ def least_dimension(target: Target | Forms, residual: bool | None = None) -> Lea
     stairs = staircase(held)
     return LeastHost(
         stairs.dimension,
-        stairs.ranks,
-        stairs.overlaps,
         held.width,
         matching_dimension(held.shape),
         tuple(_head_reports(stairs)),
@@ -312,17 +312,21 @@ def _head_reports(stairs: Staircase) -> Iterator[HeadReport]:
                 rank_logits = min(rank_query, rank_key)
             else:
                 rank_logits = len(linear.independent_columns(query * key.transpose(), min(rank_query, rank_key)))
-            sizes = (rank_query, rank_key, rank_logits, len(linear.independent_columns(value, target.inner)))
-            yield HeadReport(layer, head, *sizes, repeats)
+            ranks = (rank_query, rank_key, rank_logits, len(linear.independent_columns(value, target.inner)))
+            yield HeadReport(layer, head, ranks, repeats)
 
 
-def replaced(target: Forms, **grids: list[list[Any]]) -> Forms:
-    """The same forms with some of W_Q, W_K, M exchanged."""
-    return replace(target, **grids)  # type: ignore[arg-type]
+def without_dead_heads(target: Forms) -> tuple[Forms, list[tuple[int, int]]]:
+    """(the target with W_Q, W_K and M of its dead heads set to zero, these heads as (layer, head) from 0). The outputs are the
+    same, whatever the attention map; without them further heads may be dead."""
+    dead: list[tuple[int, int]] = []
+    while fresh := [pair for pair in least_dimension(target).dead_heads if pair not in dead]:
+        dead += fresh
+        names = ("W_Q", "W_K", "M")
+        changed: dict[str, Any] = {name: _cleared(getattr(target, name), fresh) for name in names}
+        target = replace(target, **changed)
+    return target, sorted(dead)
 
 
-def zero_like(matrix: Any) -> Any:
-    """Zeros of the same size."""
-    from flint import fmpq_mat
-
-    return fmpq_mat(matrix.nrows(), matrix.ncols())
+def _cleared(grid: list[list[Any]], heads: list[tuple[int, int]]) -> list[list[Any]]:
+    return [[0 * x if (layer, head) in heads else x for head, x in enumerate(row)] for layer, row in enumerate(grid)]

@@ -92,7 +92,7 @@ def _require_size(least: LeastHost) -> None:
     if bits > MAX_BITS:
         raise ResourceLimit(
             f"an exact host of dimension {least.m} for this target may need {bits:.2g} bits, the limit is {MAX_BITS:.2g}; "
-            "compute it in float64"
+            "--within finds a smaller host in float64"
         )
 
 

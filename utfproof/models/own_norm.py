@@ -15,25 +15,24 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-from utfproof.errors import MalformedInput, NotDefined, OutsideClass
+from utfproof.errors import MalformedInput, NotDefined, OutsideClass, Undecided
 from utfproof.ground.arrays import one_line
 from utfproof.ground.notions import Notion
 from utfproof.ground.resources import require_memory
-from utfproof.models.attention import Kernel, read_kernel, write_kernel
-from utfproof.models.comparison import AGREEMENT, BEYOND, Agreement, measured, random_sequences, relative_difference
+from utfproof.models.attention import Kernel, read_kernel
+from utfproof.models.comparison import AGREEMENT, compare_outputs
+from utfproof.models.coverage import read_limits
+from utfproof.models.embedding import TRIALS, Embedded
 from utfproof.models.exporting import require_own, transformer_lens_tensors, write_arrays, write_module
-from utfproof.models.norms import OwnNorm
+from utfproof.models.norms import OwnNorm, not_served
+from utfproof.models.probes import random_sequences
 from utfproof.models.reading import Reading
 from utfproof.shapes import Shape, decimal
 from utfproof.systems import Universal
-from utfproof.weights import write_embedding
-
-if TYPE_CHECKING:
-    from utfproof.models.model import ImportedModel
 
 OWN_NORM = "own-norm"
 """The host with a norm of its own, as a host's name."""
@@ -41,11 +40,6 @@ AFTER_THE_LAST = (
     "b_U + b W_U, b the bias of the norm at the end, is not zero: no host with a norm at its end and no bias after it adds a "
     "constant (docs/proofs/normalisation.md, section 6); with plus_constant (--plus-constant) it is added to the host's outputs"
 )
-UP_TO = (
-    "up to a constant of the outputs (the model's own bias after its last norm, added beside the host, which without it acts "
-    "as no such model): "
-)
-"""How a verdict begins where the outputs' constant is no part of E."""
 KAPPA = 2.0
 """The host's root mean square over the model's; any number above 1 does."""
 
@@ -166,97 +160,21 @@ class NormalisedHost:
         return host
 
 
-@one_line
-@dataclass(frozen=True, eq=False)
-class EmbeddedNormalised:
-    """A host with a norm of its own, and the E [V P, m] under which it was found to act as the model. errors: relative
-    differences of outputs, sequence by sequence. constant: [d_out], the model's bias after a norm at the end, which is added to
-    the host's outputs and is no part of the host or of E; None where the host acts as the model without one."""
-
-    model: ImportedModel
-    host: NormalisedHost
-    E: np.ndarray
-    agreement: Agreement
-    errors: tuple[float, ...]
-    tolerance: float = AGREEMENT
-    constant: np.ndarray | None = None
-    notion: Notion = Notion.MATCHING
-
-    @property
-    def agrees(self) -> bool:
-        """Whether outputs differ by no more than the tolerance."""
-        return self.agreement.within(self.tolerance)
-
-    @property
-    def decided(self) -> bool | None:
-        """The same, None where an output of the host is beyond float64."""
-        return self.agreement.decided(self.tolerance)
-
-    @property
-    def verdict(self) -> str:
-        """One sentence: what the host acts as, by which notion, on whose word, and of what kind it is."""
-        if self.decided is None:
-            return BEYOND
-        if not self.agrees:
-            return f"the outputs differ, by {self.agreement.relative_difference:.3g} relative: nothing is written"
-        host, what = self.host, self.model.acted_as(self.notion.value)
-        less = "" if self.constant is None else UP_TO
-        return (
-            f"{less}the host acts as {what}. The host normalises its own rows ({host.norm.words()}), so it serves models of "
-            f"this shape within bounds alone: what a row asks, shows and passes on at most {host.theta:g} times its room"
-            + (f", the norm of what is read after layer 1 at most {host.bound:g}" if host.bound else "")
-        )
-
-    def facts(self) -> dict[str, str]:
-        """Metadata of the embedding: what it achieves, the host that it is for, its rows, its attention."""
-        reading = self.model.reading
-        told = {"vocabulary": str(reading.vocabulary), "positions": str(reading.positions)}
-        told |= {"assumed": ", ".join(self.model.unknown)} if self.model.unknown else {}
-        told |= {"constant": json.dumps(self.constant.tolist())} if self.constant is not None else {}
-        attention = write_kernel(self.model.attention)
-        return {"notion": self.notion.value, "host": OWN_NORM, **self.host.facts(), **told, "attention": attention}
-
-    def _require_agreement(self) -> None:
-        if not self.agrees:
-            raise MalformedInput(self.verdict)
-
-    def save(self, path: Path | str) -> Path:
-        """Write E with its metadata. MalformedInput where the outputs differ."""
-        self._require_agreement()
-        write_embedding(path, self.E, self.facts())
-        return Path(path)
-
-    def export(self, path: Path | str) -> Path:
-        """Write the host with E as a plain torch.nn.Module in a .py file, tensors beside it. MalformedInput where outputs
-        differ, and in place of a file that no export wrote."""
-        self._require_agreement()
-        reading, kernel = self.model.reading, self.model.attention
-        return write_normalised(path, self.host, self.E, kernel, reading.vocabulary, reading.positions, self.constant)
-
-    def __str__(self) -> str:
-        found = self.agreement
-        return (
-            f"{self.verdict}\nm = {self.host.m}, {len(self.E)} rows of E; largest relative difference of outputs "
-            f"{found.relative_difference:.3g} on {found.sequences} sequences, {found.positions} positions"
-        )
+def module_facts(host: NormalisedHost, positions: int) -> dict[str, Any]:
+    """What an exported module needs beside host and E: the norm, and whether E has a row for every token at every position."""
+    places = ("layer",) * host.norm.first + ("end",) * host.norm.final
+    return {"norm": {"kind": host.norm.kind, "eps": host.norm.eps, "places": places}, "pairs": positions > 0}
 
 
-def write_normalised(
-    path: Path | str,
-    host: NormalisedHost,
-    E: np.ndarray,
-    kernel: Kernel,
-    vocabulary: int,
-    positions: int,
-    constant: np.ndarray | None = None,
-) -> Path:
-    """The host with E as a plain torch.nn.Module. MalformedInput in place of a file that no export wrote."""
+def write_normalised(path: Path | str, E: np.ndarray, facts: Mapping[str, str], max_memory: int | None = None) -> Path:
+    """The host that E's metadata describe, with E, as a plain torch.nn.Module. MalformedInput in place of a file that no export
+    wrote."""
+    host, kernel, vocabulary, positions, constant = read_normalised(facts, len(E), max_memory)
     path = Path(path)
     require_own(path, path.with_suffix(".safetensors"))
-    places = ("layer",) * host.norm.first + ("end",) * host.norm.final
-    norm = {"kind": host.norm.kind, "eps": host.norm.eps, "places": places}
-    sizes = {"vocabulary": vocabulary, "positions": positions}
-    write_module(path, host.system, E, kernel, **sizes, norm=norm, pairs=positions > 0, constant=constant)
+    sizes: dict[str, Any] = {"vocabulary": vocabulary, "positions": positions, "constant": constant}
+    limits = read_limits(facts, vocabulary)
+    write_module(path, host.system, E, kernel, **sizes, limits=limits, **module_facts(host, positions))
     return path
 
 
@@ -323,7 +241,7 @@ def _index(reading: Reading, tokens: np.ndarray) -> np.ndarray:
 def _rows(reading: Reading) -> np.ndarray:
     """The model's own row of every token at every position [V P, D], or of every token."""
     a = reading.arrays
-    if reading.pairs or not reading.positions:
+    if not reading.positions:
         return a["W_E"]
     pairs: np.ndarray = a["W_E"][:, None] + a["W_pos"][None]
     return pairs.reshape(-1, pairs.shape[-1])
@@ -427,9 +345,12 @@ def build(reading: Reading, host: NormalisedHost | None = None) -> tuple[Normali
 
 def _of_kind(reading: Reading) -> NormalisedHost:
     """The host for models of this kind, its scales not yet those that this one needs. MalformedInput for a model without a
-    norm."""
+    norm and for models that no host serves, Undecided where that is not known."""
     if reading.norm is None:
-        raise MalformedInput("the model has no norm: hosts without one are for it")
+        raise MalformedInput(f"{reading.title} says no norm; this host is for models that have one")
+    why, known = not_served(reading.norm, reading.arrays, reading.shortformer)
+    if why:
+        raise MalformedInput(why) if known else Undecided(why)
     L, H, D, d = reading.arrays["W_Q"].shape
     rows = reading.vocabulary * (reading.positions or 1)
     shape = Shape(H, L, d, rows, reading.arrays["W_U"].shape[1], residual=True)
@@ -437,7 +358,7 @@ def _of_kind(reading: Reading) -> NormalisedHost:
 
 
 def embed_normalised(
-    model: ImportedModel,
+    model: Reading,
     host: NormalisedHost | None = None,
     *,
     plus_constant: bool = False,
@@ -445,44 +366,59 @@ def embed_normalised(
     sequences: Sequence[np.ndarray] | None = None,
     tolerance: float = AGREEMENT,
     max_memory: int | None = None,
-) -> EmbeddedNormalised:
+) -> Embedded:
     """E in a host with a norm of its own of the same kind, compared with the model's outputs. host: this one, or one whose
     scales are the powers of two that this model needs. plus_constant: a model's bias after a norm at the end is added to the
     host's outputs. Raises as `build`, MalformedInput where there is such a bias without `plus_constant`, and ResourceLimit
     before allocating."""
-    reading, constant = model.reading, None
-    if reading.norm is not None and reading.norm.final and np.any(reading.arrays["b_U"]):
+    kind = _of_kind(model) if host is None else host
+    constant = None
+    if model.norm is not None and model.norm.final and np.any(model.arrays["b_U"]):
         if not plus_constant:
             raise MalformedInput(AFTER_THE_LAST)
-        constant = reading.arrays["b_U"]
-    kind = host or _of_kind(reading)
+        constant = model.arrays["b_U"]
     needed = 8 * (
         kind.shape.d_in * (kind.shape.heads + 2) * kind.m + 3 * kind.shape.layers * kind.shape.heads * kind.m**2
     )
     require_memory(needed, f"a host with a norm of its own, m = {kind.m},", max_memory)
-    found, E = build(reading, host)
-    tried = random_sequences(model, 16, seed) if sequences is None else sequences
+    found, E = build(model, host)
+    tried = random_sequences(model, TRIALS, seed) if sequences is None else sequences
     return compare_normalised(model, found, E, tried, tolerance, constant)
 
 
 def compare_normalised(
-    model: ImportedModel,
+    model: Reading,
     host: NormalisedHost,
     E: np.ndarray,
     sequences: Sequence[np.ndarray],
     tolerance: float = AGREEMENT,
     constant: np.ndarray | None = None,
-) -> EmbeddedNormalised:
+) -> Embedded:
     """The host with E, and the constant of the outputs where there is one, beside the model on these sequences of tokens, and
     on those of the model's references. MalformedInput where E does not fit."""
     if E.shape != (host.shape.d_in, host.m) or host.shape.d_in != model.vocabulary * (model.positions or 1):
         raise MalformedInput(f"E has shape {list(E.shape)}, the host takes [{host.shape.d_in}, {host.m}]")
 
     def outputs(tokens: np.ndarray) -> np.ndarray:
-        return host.forward(E[_index(model.reading, tokens)], model.attention) + (0 if constant is None else constant)
+        return host.forward(E[_index(model, tokens)], model.kernel) + (0 if constant is None else constant)
 
-    pairs = [(outputs(tokens), model.outputs(tokens)) for tokens in sequences]
-    pairs += [(outputs(tokens), logits) for tokens, logits in model.references]
-    errors = tuple(relative_difference(*pair) for pair in pairs)
-    given = [*sequences, *(tokens for tokens, _ in model.references)]
-    return EmbeddedNormalised(model, host, E, measured(model.reading, given, pairs), errors, tolerance, constant)
+    bounds = f"what a row asks, shows and passes on at most {host.theta:g} times its room" + (
+        f", the norm of what is read after layer 1 at most {host.bound:g}" if host.bound else ""
+    )
+    return Embedded(
+        model,
+        host,
+        OWN_NORM,
+        E,
+        compare_outputs(model, outputs, sequences),
+        Notion.MATCHING,
+        {"host": OWN_NORM, **host.facts()},
+        host.system,
+        tolerance=tolerance,
+        module=module_facts(host, model.positions),
+        constant=constant,
+        caveat=(
+            f". The host normalises its own rows ({host.norm.words()}), so it serves models of this shape within bounds alone: "
+            f"{bounds}"
+        ),
+    )

@@ -1,0 +1,123 @@
+"""Any attention-only model by its matrices, in ten lines; the comparison with its own forward pass decides."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from utfproof.attention import SoftmaxAttention, parse_kernel
+from utfproof.errors import MalformedInput
+from utfproof.models.attention import LayerAttention, ModelAttention
+from utfproof.models.live import confirmed, in_float64, module_outputs
+from utfproof.models.reading import ANY_LENGTH, Reading
+
+
+def from_parts(
+    W_E: Any,
+    W_Q: Any,
+    W_K: Any,
+    W_V: Any,
+    W_O: Any,
+    W_U: Any,
+    *,
+    attention: str | LayerAttention | Sequence[LayerAttention] = "causal",
+    positions: Any = None,
+    scale: float | str = "1/sqrt(d)",
+    residual: bool = True,
+    b_Q: Any = None,
+    b_K: Any = None,
+    b_V: Any = None,
+    b_O: Any = None,
+    b_U: Any = None,
+    forward: Any = None,
+    context: int = ANY_LENGTH,
+    seed: int = 0,
+) -> Reading:
+    """The model of these matrices, which act on rows from the right, compared with `forward` in float64.
+
+    W_E [V, D]; W_Q [L, H, D, d]; W_K, W_V [L, G, D, d], G dividing H; W_O [L, H, d, D]; W_U [D, O]; biases b_Q [L, H, d],
+    b_K, b_V [L, G, d], b_O [L, D], b_U [O]; positions [P, D], added to the embedding: arrays, tensors or lists of them, one a
+    layer. attention: "causal", "softmax" (both ways), "causal+window:W", or a LayerAttention (rotary, ALiBi, caps), for all
+    layers or one for each. scale: what logits are multiplied by. residual: whether there is a residual stream. forward: the
+    torch.nn.Module, or a function of a tensor of tokens [batch, n], that gives logits [batch, n, O]; without one nothing here
+    compares the reading with a model. context: the longest context to try where there are no positions.
+
+    MalformedInput for shapes that do not fit, or with the first output at which the matrices and `forward` differ.
+    """
+    Q, K = _array(W_Q, "W_Q", 4), _array(W_K, "W_K", 4)
+    (L, H, D, d), G = Q.shape, K.shape[1]
+    if H % G:
+        raise MalformedInput(f"W_K has {G} heads, which do not divide the {H} heads of W_Q")
+    E, U = _array(W_E, "W_E", 2), _array(W_U, "W_U", 2)
+    P = np.zeros((0, D)) if positions is None else _array(positions, "positions", 2)
+    wanted: dict[str, tuple[Any, tuple[int, ...]]] = {
+        "W_E": (E, (len(E), D)),
+        "W_pos": (P, (len(P), D)),
+        "W_U": (U, (D, U.shape[1])),
+        "W_Q": (Q, (L, H, D, d)),
+        "W_K": (K, (L, G, D, d)),
+        "W_V": (W_V, (L, G, D, d)),
+        "W_O": (W_O, (L, H, d, D)),
+        "b_Q": (b_Q, (L, H, d)),
+        "b_K": (b_K, (L, G, d)),
+        "b_V": (b_V, (L, G, d)),
+        "b_O": (b_O, (L, D)),
+        "b_U": (b_U, (U.shape[1],)),
+    }
+    arrays = {name: _fitting(value, name, shape) for name, (value, shape) in wanted.items()}
+    factor = d**-0.5 if scale == "1/sqrt(d)" else float(scale)
+    by_layer = _attention(attention, L, H, d)
+    name = getattr(forward, "__name__", type(forward).__name__)
+    facts = {
+        "attention": by_layer.words(),
+        "logits times": f"{factor:.6g} (the caller)",
+        "residual stream": f"{'yes' if residual else 'no'} (the caller)",
+    }
+    reading = Reading("parts", "parts", arrays, (factor,) * L, by_layer, residual, context=context, facts=facts)
+    if forward is None:
+        return reading
+    live = in_float64(forward) if hasattr(forward, "state_dict") else forward
+    return confirmed(reading, module_outputs(live), f"the forward pass of {name}", seed=seed)
+
+
+def _array(value: Any, name: str, axes: int) -> np.ndarray:
+    """An array, a tensor or a list of them as float64, with this many axes."""
+    if isinstance(value, list | tuple) and any(hasattr(part, "detach") for part in value):
+        value = [part.detach().cpu().double().numpy() for part in value]
+    held = value.detach().cpu().double().numpy() if hasattr(value, "detach") else value
+    try:
+        array = np.array(held, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise MalformedInput(f"{name} is no array of numbers: {error}") from error
+    if array.ndim != axes or 0 in array.shape:
+        raise MalformedInput(f"{name} has shape {list(array.shape)}, expected {axes} axes, none of them empty")
+    if not np.isfinite(array).all():
+        raise MalformedInput(f"{name} holds numbers that are not finite")
+    return array
+
+
+def _fitting(value: Any, name: str, shape: tuple[int, ...]) -> np.ndarray:
+    """The array of this shape; zeros where there is none. MalformedInput for another shape."""
+    if value is None or 0 in shape:
+        return np.zeros(shape)
+    array = _array(value, name, len(shape))
+    if array.shape != shape:
+        raise MalformedInput(f"{name} has shape {list(array.shape)}, expected {list(shape)}")
+    return array
+
+
+def _attention(given: Any, layers: int, heads: int, head_dim: int) -> ModelAttention:
+    """Each layer's attention. MalformedInput where it is not for this shape."""
+    if isinstance(given, str):
+        kernel = parse_kernel(given, heads, head_dim)
+        if not isinstance(kernel, SoftmaxAttention) or kernel != SoftmaxAttention(
+            causal=kernel.causal, window=kernel.window
+        ):
+            raise MalformedInput(f"attention {given!r}: pass softmax, causal, causal+window:W, or a LayerAttention")
+        given = LayerAttention(kernel.causal, kernel.window)
+    found = ModelAttention((given,) * layers if isinstance(given, LayerAttention) else tuple(given))
+    if reason := found.unfit(heads, head_dim, layers):
+        raise MalformedInput(reason.replace("the stored attention", "the attention"))
+    return found
