@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from utfproof.claims import plain
-from utfproof.claims.claim import Evidence, Figure, Instance, Run, agree, check, same
+from utfproof.claims.claim import Figure, Instance, Run, agree, check, same
 from utfproof.claims.decisions import decided, rank_of, small_input
 from utfproof.claims.hosts import one_head, small_embedding, small_host
 from utfproof.claims.small_models import Grid, array, stochastic_grid
@@ -25,7 +25,6 @@ from utfproof.systems import Target, TiedUniversal, Universal
 DEPTHS = range(1, 7)
 SEVERAL = ((2, 1), (2, 2), (2, 3), (3, 1), (3, 2))
 """(H, L) of the expansions with several heads; the induction steps cover the rest."""
-SYMBOLIC = (Evidence.SYMBOLIC,)
 STEP = "every layer, from the one before"
 
 

@@ -25,7 +25,6 @@ FIRST = [(2, 1, 1, 1), (2, 1, 1, 2), (2, 2, 1, 2)]
 """Anchors with H >= 2, the smallest first."""
 RANKS = [(2, 1, 1, 2), (2, 2, 1, 2), (2, 2, 2, 3), (3, 2, 1, 1)]
 """Where the rank of the printed R_all is recorded."""
-PROJECTIONS = "With projections onto the blocks whose word has h at position l it holds."
 
 
 def block_start(shape: Shape, word: tuple[int, ...]) -> int:

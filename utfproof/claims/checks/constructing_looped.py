@@ -131,10 +131,6 @@ def _maps(host: Universal, layer: int, head: int) -> list[object]:
     return [maps.query, maps.key, *maps.value]
 
 
-LOOPED = "thm:looped_sparse_universal_transformer"
-LOOPED_STATEMENT = "At m ≥ m̄_loop some looped {0,1} host is universal for all untied targets"
-
-
 @check("thm:looped_sparse_universal_transformer/proof")
 def looped_proof(run: Run) -> Iterator[Instance | Figure]:
     """Lower bounds at m-bar-loop, and the repaired host at M."""

@@ -38,13 +38,6 @@ from utfproof.shapes import (
 )
 from utfproof.systems import Universal
 
-RANDOM = "thm:random_universal_transformer"
-RANDOM_LOOPED = "thm:random_looped_universal_transformer"
-STATEMENT = "At m ≥ m̄_loop a random looped host is universal for all untied targets almost surely"
-ONE_SEED = (
-    "One seed has rank R_all = M modulo a prime, so a minor is a nonzero polynomial and vanishes with probability 0."
-)
-
 
 @check("thm:random_universal_transformer")
 def random_untied(run: Run) -> Iterator[Instance | Figure]:

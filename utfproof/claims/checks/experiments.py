@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from utfproof.claims.claim import Evidence, Figure, Instance, Run, agree, check
+from utfproof.claims.claim import Figure, Instance, Run, agree, check
 from utfproof.claims.decisions import decided
 from utfproof.claims.hosts import no_matching
 from utfproof.claims.verdicts import TOLERANCE
@@ -16,7 +16,6 @@ from utfproof.shapes import Shape, matching_dimension, paper_dimension
 
 FAR_FROM_OPTIMAL = 50.0
 """Our reading of "far from optimal", in percent."""
-RECORD = (Evidence.RECORD,)
 SPARSE, RANDOM, TRAINED = 0, 1, 2
 
 

@@ -6,11 +6,10 @@ from collections.abc import Iterator
 from fractions import Fraction
 from itertools import pairwise
 
-from utfproof.claims.claim import Evidence, Figure, Instance, Run, agree, check
+from utfproof.claims.claim import Figure, Instance, Run, agree, check
 from utfproof.claims.verdicts import TOLERANCE
 from utfproof.paper import tables as paper
 
-RECORD = (Evidence.RECORD,)
 HOPS = ("1-hop", "2-hop", "3-hop", "4-hop")
 KINDS = ("sparse", "random")
 

@@ -18,8 +18,6 @@ from utfproof.ground.notions import Notion
 from utfproof.shapes import Shape
 from utfproof.systems import Target
 
-PAGE = "docs/proofs/sharper-frontier.md"
-
 
 def target_of(shape: Shape, z: np.ndarray, values: np.ndarray) -> Target:
     """The target whose forms are the products of the readers at z [L, H] (at H = 1 [1, L], and values that square to 1), and

@@ -22,8 +22,6 @@ from utfproof.ground.arrays import exact
 from utfproof.shapes import Shape, matching_dimension
 from utfproof.systems import Target, Universal, prefix_products
 
-PAGE = "docs/proofs/approximate.md"
-
 
 def signs(shape: Shape) -> Iterator[Target]:
     """Every target whose W_V and W_O hold +1 and -1 (and whose W_Q and W_K are 0)."""

@@ -12,8 +12,6 @@ from utfproof.claims.claim import Figure, Instance, Run, check
 from utfproof.claims.decisions import rank_of_matrix
 from utfproof.constructions.middle import Bilinear, path_bilinear, polynomial_bilinear, two_stars_bilinear
 
-PAGE = "docs/proofs/shared-attention.md"
-
 
 def _differential(bilinear: Bilinear, p: Sequence[Any], u: Sequence[Any]) -> list[list[Any]]:
     """Rows: the derivatives of B(p, u) by each p_i and each u_j."""

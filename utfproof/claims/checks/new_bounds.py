@@ -37,11 +37,6 @@ from utfproof.shapes import (
 )
 from utfproof.systems import Target
 
-FIBRE = "docs/proofs/fibre-dimension.md"
-MATCHED = "docs/proofs/attention-matching-bound.md"
-SHARPER = "docs/proofs/sharper-frontier.md"
-OPTIMUM = "docs/proofs/attention-matching-optimum.md"
-
 
 @check("new:fibre/bound")
 def fibre(run: Run) -> Iterator[Instance | Figure]:

@@ -20,7 +20,6 @@ from utfproof.shapes import Shape
 from utfproof.systems import Universal
 
 SMALLEST = [(1, 1, 1, 1), (2, 1, 1, 2), (2, 2, 1, 2)]
-THEOREM = "docs/proofs/decision-theorem.md"
 
 
 @check("new:emulation-lemma/any-attention")

@@ -31,8 +31,6 @@ from utfproof.systems import Target, prefix_products
 TABLE = [(4, 2, 24, 4), (2, 4, 30, 30)]
 """The table shapes with d >= d_in."""
 SHARED = ("shared-key", "shared-query")
-UNSERVED = "M^(L,0) = 0 and A^(L,h) invertible and M_w not zero"
-"""Targets that the shared-query host does not attain."""
 
 
 def _wide(shape: Shape) -> bool:

@@ -17,9 +17,6 @@ from utfproof.ground.notions import Notion
 from utfproof.shapes import Shape
 from utfproof.systems import prefix_products
 
-PAGE = "docs/proofs/shared-attention.md"
-THREE = "docs/proofs/three-dimensions-do-not-suffice.md"
-
 
 def _below(shape: Shape, m: int, free: str, detail: str) -> Instance:
     """No host of m dimensions serves all tied targets."""

@@ -34,7 +34,6 @@ from utfproof.shapes import (
 from utfproof.systems import Target, Universal
 
 SMALLEST = [(1, 1, 1, 1), (2, 1, 1, 2), (2, 2, 1, 2)]
-THEOREM = "docs/proofs/decision-theorem.md"
 
 
 # --- the decision theorem ------------------------------------------------------------------------------------------

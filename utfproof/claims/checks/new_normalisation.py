@@ -44,7 +44,6 @@ from utfproof.matching import r_all
 from utfproof.shapes import Shape, matching_dimension
 from utfproof.systems import Target
 
-PAGE = "docs/proofs/normalisation.md"
 NEEDS_A_LAYER = ("post", "final")
 
 

@@ -58,8 +58,6 @@ from utfproof.exact.symbolic.normalisation import Surd
 from utfproof.shapes import Shape, matching_dimension
 from utfproof.systems import Target, Universal
 
-PAGE = "docs/proofs/normalisation.md"
-
 
 def _largest(target: Target) -> int:
     """The largest absolute value of a weight."""

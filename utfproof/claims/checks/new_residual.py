@@ -25,7 +25,6 @@ from utfproof.ground.notions import Hosts, Notion, Scope, Targets
 from utfproof.matching import isolating_target, r_all, w_all
 from utfproof.shapes import Shape, matching_dimension, tied_targets_dimension
 
-PAGE = "docs/proofs/residual.md"
 SMALLEST = [(1, 1, 1, 1), (2, 1, 1, 2), (2, 2, 1, 1)]
 
 

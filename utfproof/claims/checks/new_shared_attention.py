@@ -27,9 +27,6 @@ from utfproof.ground.notions import Notion
 from utfproof.shapes import Shape
 from utfproof.systems import Target
 
-PAGE = "docs/proofs/shared-attention.md"
-THREE = "docs/proofs/three-dimensions-do-not-suffice.md"
-
 
 def _below(shape: Shape, m: int, free: str, detail: str, *, holds: bool = True) -> Instance:
     """No host of m dimensions serves almost all untied targets."""

@@ -16,8 +16,6 @@ from utfproof.ground.notions import Notion
 from utfproof.shapes import Shape, matching_dimension
 
 FUNCTIONAL = "docs/proofs/functional-is-attention-matching.md"
-SHARPER = "docs/proofs/sharper-frontier.md"
-WIDE = "docs/proofs/wide-heads.md"
 Entry = tuple[int, int, int, int]
 
 

@@ -14,8 +14,6 @@ from utfproof.constructions.split_layer import embed_split, split_dimension, spl
 from utfproof.ground.notions import Notion
 from utfproof.shapes import Shape
 
-PAGE = "docs/proofs/frontier.md"
-
 
 @check("new:shared-attention/krylov")
 def krylov(run: Run) -> Iterator[Instance | Figure]:

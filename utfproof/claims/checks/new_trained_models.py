@@ -34,7 +34,6 @@ from utfproof.matching import embed, w_all
 from utfproof.shapes import Shape, matching_dimension
 from utfproof.systems.biases import BiasedTarget, with_scale
 
-PAGE = "docs/proofs/biases.md"
 PLACES = [
     ((1, 1, 1, 1), 1),
     ((1, 1, 1, 2), 2),

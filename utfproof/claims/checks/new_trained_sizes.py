@@ -27,9 +27,6 @@ from utfproof.matching import r_all, w_all
 from utfproof.shapes import Shape, matching_dimension
 from utfproof.systems import AugmentedTarget, Target, Universal
 
-PAGE = "docs/proofs/biases.md"
-LEAST_PAGE = "docs/proofs/least-host-of-one-target.md"
-
 
 def _both(entry: tuple[int, ...]) -> Iterator[Shape]:
     """The shape without and with a residual stream."""
@@ -227,10 +224,6 @@ def _wide(entry: tuple[int, int, int], residual: bool) -> Target:
 PLANTED = [(2, 1, 1), (2, 1, 2), (1, 2, 1)]
 MUTE = [(2, 1, 1), (2, 1, 2), (2, 2, 1)]
 """(H, L, d)."""
-
-
-def _listed(entries: list[tuple[int, int, int]]) -> str:
-    return "(H, L, d) = " + ", ".join("({},{},{})".format(*entry) for entry in entries)
 
 
 def _sizes(target: Target) -> Agreed:
