@@ -163,6 +163,11 @@ class Figure:
     value: int | float | str | bool
 
 
+POWER, ASKED = 24, 400
+"""A limit on M of at least POWER guards a time that grows like a power of M, a smaller one a time that grows faster. On a
+grid that the user names, limits of the first kind rise to ASKED."""
+
+
 class Run:
     """What a check may ask for: the shapes to examine.
 
@@ -184,6 +189,8 @@ class Run:
         largest: int | None = None,
     ) -> list[Shape]:
         """Shapes in order of M: those of the grid that satisfy `where` and have M <= `largest`, and the anchors."""
+        if largest is not None and largest >= POWER and not self.grid.default:
+            largest = max(largest, ASKED)
         found: dict[Shape, None] = {}
         for shape in filter(where, self.grid.shapes()):
             if largest is None or matching_dimension(shape) <= largest:
