@@ -143,7 +143,6 @@ def _document(found: Found, files: list[str], picture: str | None) -> dict[str, 
                 "host": asked.host,
                 "proved": _side(entry.proved, entry),
                 "reached": _side(entry.reached, entry),
-                "written_proof_only": _side(entry.written, entry),
                 "exact": entry.exact,
                 **({} if entry.impossible is None else {"impossible": _why(entry.impossible, entry)}),
                 "paper": None
@@ -164,7 +163,6 @@ def _document(found: Found, files: list[str], picture: str | None) -> dict[str, 
         "bounds": bounds,
         "certificates": len(found.certified),
         "sides": {status: found.count(status) for status in _statuses(found)},
-        "written_proof_only": sum(entry.written is not None for entry in found.entries),
         "files": files,
         "plot": picture,
     }
@@ -243,10 +241,6 @@ def _notes(found: Found, document: dict[str, Any]) -> list[str]:
             f"** {sides['formula']} sides by formula alone: the certificate would take more than the checker allows; the "
             "same construction is certified at smaller shapes."
         )
-    if document["written_proof_only"]:
-        notes.append(
-            f"~ {document['written_proof_only']} entries are reached at less by a written proof only, not counted."
-        )
     refuted = [(e.paper, e.question.notion) for e in found.entries if e.paper_refuted and e.paper is not None]
     if refuted and not single:
         notes.append("! the paper's bound contradicts what is certified here.")
@@ -294,7 +288,7 @@ def _named(found: Found, group: FrontierGroup) -> list[str]:
             held = file_name(why.bound, entry.shape) if why.status == "certificate" and why.bound else why.status
             named = f"{why.bound.name} ({why.bound.place})" if why.bound else ""
             lines.append(f"      H = {entry.shape.heads}, L = {entry.shape.layers}: none by {named}, {held}")
-        for word, side in (("proved", entry.proved), ("reached", entry.reached), ("written", entry.written)):
+        for word, side in (("proved", entry.proved), ("reached", entry.reached)):
             if side is None or side.bound is None:
                 continue
             held = file_name(side.bound, entry.shape) if side.status == "certificate" else side.status

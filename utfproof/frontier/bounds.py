@@ -28,7 +28,7 @@ MOVES_PER_NUMBER = 5
 """Where a standard form is named, so many moves (columns of a permutation) count as one number that is written out."""
 NANOSECONDS_PER_NUMBER = 15_000
 """What five moves take."""
-CERTIFIED, PROVED, WRITTEN = "certificate", "proof", "written proof only"
+CERTIFIED, PROVED = "certificate", "proof"
 
 
 @dataclass(frozen=True)
@@ -40,8 +40,8 @@ class Bound:
     where it is proved. place: the page of docs/, or the paper's label. certificate: makes it, given shape and value; it
     fails where the value is not what its arithmetic gives. size: roughly the numbers that its certificate writes, or the
     columns that it eliminates or the moves that its checker follows, in the same measure of work. evidence: "proof" where a
-    written proof and computations stand for a certificate (claim: the registered claim that checks it, if there is one),
-    "written proof only" where it is not counted. residual: speaks of shapes with a residual stream, and of no others.
+    written proof and computations stand for a certificate (claim: the registered claim that checks it, if there is one).
+    residual: speaks of shapes with a residual stream, and of no others.
     """
 
     name: str

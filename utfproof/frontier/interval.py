@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import lru_cache
 
-from utfproof.frontier.bounds import BOUNDS, LOWER, UPPER, WRITTEN, Bound
+from utfproof.frontier.bounds import BOUNDS, LOWER, UPPER, Bound
 from utfproof.frontier.questions import UNTIED, Question, bounded_by, implies
 from utfproof.frontier.streams import RESIDUAL_BOUNDS
 from utfproof.shapes import Shape
@@ -34,10 +34,8 @@ class Interval:
 
 
 @lru_cache(maxsize=4096)
-def interval(
-    shape: Shape, question: Question, *, written: bool = True, certified: bool = False, quick: int = QUICK
-) -> Interval:
-    """The best of every bound that applies. written: hosts that a written proof alone stands behind count as well. certified:
+def interval(shape: Shape, question: Question, *, certified: bool = False, quick: int = QUICK) -> Interval:
+    """The best of every bound that applies. certified:
     bounds without a certificate do not count. quick: what an elimination may take, in the measure of a bound's size."""
     lower: tuple[int, Bound | None] = (1, None)
     upper: tuple[int, Bound] | None = None
@@ -48,7 +46,7 @@ def interval(
             if bound.name == "span" and (question.targets == UNTIED or bound.size(shape) > quick):
                 continue  # what tied targets span is no more than what untied ones do, which has a formula
             lower = max(lower, (bound.value(shape), bound), key=lambda side: side[0])
-        if bound.side == UPPER and implies(bound.question, question, shape) and (written or bound.evidence != WRITTEN):
+        if bound.side == UPPER and implies(bound.question, question, shape):
             reached = (bound.value(shape), bound)
             upper = reached if upper is None else min(upper, reached, key=lambda side: side[0])
     return Interval(*lower, *((None, None) if upper is None else upper))

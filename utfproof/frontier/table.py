@@ -11,7 +11,7 @@ from typing import Any
 
 from utfproof.certificates.format import Certificate
 from utfproof.errors import MalformedInput, ResourceLimit, Undecided
-from utfproof.frontier.bounds import BOUNDS, CERTIFIED, IMPOSSIBLE, LOWER, PROVED, UPPER, WRITTEN, Bound, require_claim
+from utfproof.frontier.bounds import BOUNDS, CERTIFIED, IMPOSSIBLE, LOWER, PROVED, UPPER, Bound, require_claim
 from utfproof.frontier.paper import Paper, paper_bound
 from utfproof.frontier.questions import ALL, QUESTIONS, Question, bounded_by, implies
 from utfproof.frontier.streams import RESIDUAL_BOUNDS
@@ -46,7 +46,7 @@ class Side:
 
 @dataclass(frozen=True)
 class FrontierEntry:
-    """What is known of the least m for one question at one shape. `written`: a smaller m reached by a written proof only.
+    """What is known of the least m for one question at one shape.
     reached is None where no host is known. impossible: why no host of any m will do, where that is so (its value: the m of its
     certificate, where it has one)."""
 
@@ -54,7 +54,6 @@ class FrontierEntry:
     question: Question
     proved: Side
     reached: Side | None
-    written: Side | None
     paper: Paper | None
     impossible: Side | None = None
 
@@ -83,10 +82,7 @@ class FrontierEntry:
         """What is proved and reached, in a cell of a table, with the paper's dimensions; none: where no m will do."""
         if self.impossible is not None:
             return none
-        text = self.numbers
-        if self.written is not None:
-            text += f" ~{self.written.value}"
-        return f"{text} ({', '.join(papers)})" if papers else text
+        return f"{self.numbers} ({', '.join(papers)})" if papers else self.numbers
 
 
 @dataclass
@@ -223,14 +219,11 @@ def _entry(shape: Shape, question: Question, known: dict[int, Side], bearing: Be
         return min(sides, key=order, default=None)
 
     proved = best([side for side in below if side.value > 1], -1) or Side(1, None, TRIVIAL)
-    reached = best([side for side in above if side.status != WRITTEN], 1)
-    written = best([side for side in above if side.status == WRITTEN], 1)
+    reached = best(above, 1)
     impossible = best(never, 0)
-    if written is not None and reached is not None and written.value >= reached.value:
-        written = None
     if impossible is not None and reached is not None:
         raise Undecided(f"no m is enough, and {reached.value} is, for {question}: one of the two is wrong")
-    return FrontierEntry(shape, question, proved, reached, written, paper_bound(question, shape), impossible)
+    return FrontierEntry(shape, question, proved, reached, paper_bound(question, shape), impossible)
 
 
 def _made(bound: Bound, shape: Shape, value: int) -> Certificate:
@@ -257,8 +250,7 @@ def groups(found: Frontier) -> list[FrontierGroup]:
 
     def told(entry: FrontierEntry) -> tuple[Any, ...]:
         reached = (entry.reached.value, entry.reached.status == PROVED) if entry.reached else None
-        written = entry.written.value if entry.written else None
-        return entry.shape, entry.proved.value, reached, written, entry.impossible is not None
+        return entry.shape, entry.proved.value, reached, entry.impossible is not None
 
     rows = {question: [told(entry) for entry in entries] for question, entries in found.of.items()}
     merged: list[list[Question]] = []

@@ -57,8 +57,7 @@ def _all_of_them(almost: FrontierEntry, every: FrontierEntry) -> str:
     """The sentence about all targets, where almost all have been spoken of."""
     if every.proved.value != almost.proved.value:
         return f"For all of them, {_sentence(every)}"
-    values = [[side and side.value for side in (entry.reached, entry.written)] for entry in (almost, every)]
-    if values[0] == values[1]:
+    if (almost.reached and almost.reached.value) == (every.reached and every.reached.value):
         return "The same holds for all targets."
     return f"For all of them the same is proved, and {_hosts(every)}"
 
@@ -78,18 +77,11 @@ def _sentence(entry: FrontierEntry) -> str:
 
 def _hosts(entry: FrontierEntry) -> str:
     """What is reached, and what is left between."""
-    high, proof = entry.reached, entry.written
+    high = entry.reached
     if high is None or high.bound is None:
         return "no host is known."
     text = f"one with m = {high.value} does ({high.bound.name}, {high.bound.place})"
-    if entry.exact:
-        return f"{text}: this is the least m."
-    if proof is None or proof.bound is None:
-        return f"{text}; between the two it is open."
-    least = ", which is then the least m" if proof.value == entry.proved.value else ""
-    return (
-        f"{text}; one with m = {proof.value} by a written proof alone ({proof.bound.name}, {proof.bound.place}){least}."
-    )
+    return f"{text}: this is the least m." if entry.exact else f"{text}; between the two it is open."
 
 
 def side_by_side(found: Frontier, shape: Shape) -> list[str]:

@@ -70,7 +70,7 @@ def _entry(item: dict[str, Any], source: str) -> FrontierEntry:
     proved = _side(item["proved"])
     assert proved is not None
     return FrontierEntry(
-        made, asked, proved, _side(item["reached"]), _side(item["written_proof_only"]), paper,
+        made, asked, proved, _side(item["reached"]), paper,
         None if none is None else Side(none.get("m", 1), None, none["status"]),
     )  # fmt: skip
 
@@ -94,9 +94,7 @@ def merged(sources: Sequence[Source]) -> list[FrontierEntry]:
             reached = min(hosts, key=lambda side: side.value) if hosts else None
             proved = max(old.proved, new.proved, key=lambda side: side.value)
             impossible = old.impossible or new.impossible
-            written = [entry.written for entry in (old, new) if entry.written is not None]
-            least = min(written, key=lambda side: side.value) if written else None
-            best = FrontierEntry(new.shape, new.question, proved, reached, least, old.paper, impossible)
+            best = FrontierEntry(new.shape, new.question, proved, reached, old.paper, impossible)
             clash = reached is not None and (proved.value > reached.value or impossible is not None)
             if clash or old.paper != new.paper:
                 raise MalformedInput(
