@@ -97,10 +97,3 @@ def in_sweep(name: str) -> Any:
         return load(first.get(name, name))
     except ModuleNotFoundError as error:
         raise MalformedInput(f"command {name!r} cannot run here: module {error.name} is missing") from error
-
-
-def forms() -> dict[str, Any]:
-    """What every command prints with --json, by its name."""
-    from utfproof.reporting.documents import COMMANDS
-
-    return {name: COMMANDS.get(name) or load(name).form for name in NAMES}

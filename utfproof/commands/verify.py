@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from pathlib import Path
@@ -12,18 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from utfproof.claims.grid import DEFAULT_GRID, Grid
 from utfproof.cli.command import Context, Found, Given, Prepared, command
-from utfproof.cli.options import (
-    DIMENSIONS,
-    DIn,
-    HeadDim,
-    Heads,
-    Layers,
-    argument,
-    option,
-    parallel,
-    required_shape,
-    written,
-)
+from utfproof.cli.options import argument, option, parallel, written
 from utfproof.cli.outcome import Outcome
 from utfproof.cli.questions import refuse_given
 from utfproof.errors import MalformedInput, Refuted, Undecided
@@ -37,11 +26,9 @@ if TYPE_CHECKING:
 
 SHOWN_IN_FULL = 5
 """So many claims are shown with statement and evidence, more of them as a summary."""
-PICTURE_SHAPE = (2, 2, 1, 2)
-"""(H, L, d, d_in) drawn in the page unless the shape options say otherwise."""
 
 
-_OF_DECISIONS = ("grid", "output", "junit", "html", "certificates", "full", "workers", *DIMENSIONS)
+_OF_DECISIONS = ("grid", "output", "junit", "html", "certificates", "full", "workers")
 """Options that say nothing where nothing is decided."""
 
 
@@ -72,7 +59,6 @@ def _found(given: Given, context: Context) -> Found:
     certified=True,
     prepare=_prepared,
     find=_found,
-    aside=DIMENSIONS,
 )
 def verify(
     *,
@@ -87,7 +73,7 @@ def verify(
     grid: Annotated[str, option("Shapes on which claims are decided.")] = DEFAULT_GRID,
     output: Annotated[Path | None, written("Also write the JSON document here.", "-o", "--output")] = None,
     junit: Annotated[Path | None, written("JUnit XML, a test case for each claim.")] = None,
-    html: Annotated[Path | None, written("One self-contained page: claims, evidence, pictures.")] = None,
+    html: Annotated[Path | None, written("One self-contained page: claims and evidence, searchable.")] = None,
     certificates: Annotated[Path | None, option("Existing folder in which to leave every certificate.")] = None,
     full: Annotated[
         bool, option("Every claim with its statement, verdict, instances and evidence.", "--full", aside=True)
@@ -98,16 +84,12 @@ def verify(
     listing: Annotated[
         bool, option("Name the claims with their recorded verdicts and leave.", "--list", aside=True)
     ] = False,
-    heads: Heads = None,
-    layers: Layers = None,
-    head_dim: HeadDim = None,
-    d_in: DIn = None,
     stated: frozenset[str] = frozenset(),
 ) -> Outcome:
     """Decide the claims and compare each verdict with the recorded one.
 
     Prints the verdicts by section and what fails or is open; up to five claims, or with --full all of them, with statement and
-    evidence. The shape options choose the pictures of --html. Exit 0: every claim is as recorded. 1: some are not; they are
+    evidence. Exit 0: every claim is as recorded. 1: some are not; they are
     named.
     """
     from utfproof.claims.registry import select
@@ -120,14 +102,13 @@ def verify(
         listed = [{"id": entry.id, "recorded": entry.verdict.value} for entry in chosen]
         return Outcome({"listed": listed}, text=lambda: print("\n".join(lines)))
     shapes = Grid.parse(grid)
-    pictures = _pictures(html, {"heads": heads, "layers": layers, "head_dim": head_dim, "d_in": d_in})
     count = _worker_count(workers, len(chosen))
     with stage("verify", len(chosen), unit="claims") as doing, _executor(count) as executor:
         document, outcomes = verify(chosen, shapes, executor=executor, keep=certificates, progress=doing.advance)
     found = {digest: data for outcome in outcomes for digest, data in outcome.certificates.items()}
     document["certificates"] = {digest: json.loads(data) for digest, data in sorted(found.items())}
     with together():
-        _write_reports(document, junit, html, output, pictures)
+        _write_reports(document, junit, html, output)
     show = partial(_print_claims, document, full=full or len(chosen) <= SHOWN_IN_FULL)
     broken = [entry["id"] for entry in document["claims"] if not entry["agrees"]]
     failure = Refuted(f"not as recorded: {', '.join(broken)}") if broken else None
@@ -152,29 +133,11 @@ def _executor(count: int) -> AbstractContextManager[Executor | None]:
     return nullcontext() if count <= 1 else worker_pool(count, "choose fewer --workers or a smaller --grid")
 
 
-def _pictures(html: Path | None, given: Mapping[str, int | None]) -> Any:
-    """What the page draws; None without a page. MalformedInput for shape options without one."""
-    if html is None:
-        if any(value is not None for value in given.values()):
-            raise MalformedInput("the shape options choose the pictures of --html, which is not given")
-        return None
-    from utfproof.reporting.pictures import draw
-    from utfproof.shapes import Shape
-
-    if any(value is not None for value in given.values()):
-        shape = required_shape(given)
-    else:
-        shape = Shape(*PICTURE_SHAPE)
-    return draw(shape)
-
-
 def _dumps(document: dict[str, Any]) -> str:
     return json.dumps(document, sort_keys=True, allow_nan=False)
 
 
-def _write_reports(
-    document: dict[str, Any], junit: Path | None, html: Path | None, json_file: Path | None, pictures: Any
-) -> None:
+def _write_reports(document: dict[str, Any], junit: Path | None, html: Path | None, json_file: Path | None) -> None:
     if json_file is not None:
         write_bytes(json_file, (_dumps(document) + "\n").encode())
     if junit is not None:
@@ -184,7 +147,7 @@ def _write_reports(
     if html is not None:
         from utfproof.reporting.page import html_page
 
-        write_bytes(html, html_page(document, pictures).encode())
+        write_bytes(html, html_page(document).encode())
 
 
 def _print_claims(document: dict[str, Any], *, full: bool) -> None:

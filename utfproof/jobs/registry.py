@@ -58,13 +58,6 @@ def _of_room(room: str) -> Iterable[Entry]:
             yield Entry(name or path.stem, module, kind, int(order), whole, said[1] if said else "")
 
 
-def forms() -> dict[str, Any]:
-    """What every command prints with --json, by its name: the class's own form, or the one of utfproof/reporting/documents."""
-    from utfproof.reporting.documents import COMMANDS
-
-    return {entry.name: COMMANDS.get(entry.name) or entry.load().form for entry in commands().values()}
-
-
 def groups() -> dict[str, str]:
     """Groups of commands and what is said of each."""
     found: dict[str, str] = {}

@@ -1,120 +1,213 @@
-"""A folder of results as one self-contained page: what holds, how small hosts can be, how exactly they emulate, how fast, and
-what training found. No network, no fonts or scripts from elsewhere; complete without its script, which turns light and dark
-and opens everything on paper.
-"""
+"""`utfproof report`: a folder of results on one page. One function a section; charts where matplotlib is installed."""
 
 from __future__ import annotations
 
-import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
 
-from utfproof.reporting.document import counted
-from utfproof.reporting.page import escape, part, whole_page
-from utfproof.reporting.report_bench import bench_section
-from utfproof.reporting.report_emulation import emulation_section
-from utfproof.reporting.report_frontier import frontier_section
-from utfproof.reporting.report_others import others_section
-from utfproof.reporting.report_parts import Markup, Section, section, table
-from utfproof.reporting.report_read import KINDS, Gathered
-from utfproof.reporting.report_training import Training, training_section
-from utfproof.reporting.report_verify import verify_section
+from markupsafe import Markup
 
-COMMANDS = (
-    ("utfproof verify -o {folder}/verify.json", "every claim decided anew"),
-    ("utfproof frontier --heads 1..4 --layers 1..6 --json > {folder}/frontier.json", "how small hosts can be"),
-    (
-        "utfproof emulate sparse,tied,shared-key,random --shapes all --attention all --json > {folder}/emulate.json",
-        "errors against their bounds",
-    ),
-    ("utfproof bench all -o {folder}/bench-all.json", "times beside those of other tools"),
-    (
-        "utfproof train parentheses/sparse/attention --steps 200 --results {folder}/training",
-        "a brief run of one of the paper's experiments (needs torch); without --steps a full one",
-    ),
-)
-"""What fills a folder: commands, and what each is for."""
+from utfproof.errors import MalformedInput
+from utfproof.reporting.charts import available, bars
+from utfproof.reporting.document import claims_of, counted, plain, problems_of, summary
+from utfproof.reporting.gather import KINDS, Gathered, Source
+from utfproof.reporting.page import render
+
+Line = tuple[bool, str]
+"""Whether all is as it should be, and the sentence."""
 
 
-def sections_of_report(found: Gathered, training: Training | None = None) -> list[Section]:
-    """The page's sections, those that the folder has something for.
+@dataclass(frozen=True)
+class Table:
+    """Rows of text; the template escapes them."""
 
-    MalformedInput, naming the file, for a document that is not whole or contradicts itself or another one.
+    caption: str
+    head: Sequence[str]
+    rows: Sequence[Sequence[object]]
+
+
+@dataclass
+class Section:
+    """A part of the page. lines: its summary; problems: what is not as it should be; charts: caption and SVG."""
+
+    name: str
+    title: str
+    text: str = ""
+    lines: list[Line] = field(default_factory=list)
+    problems: list[str] = field(default_factory=list)
+    charts: list[tuple[str, Markup]] = field(default_factory=list)
+    tables: list[Table] = field(default_factory=list)
+
+
+def sections_of_report(found: Gathered) -> list[Section]:
+    """The sections that the folder has results for, and the list of its files.
+
+    MalformedInput, naming the kind, where a document lacks what its kind has.
     """
-    parts = [
-        verify_section(found.of("verify")),
-        frontier_section(found.of("frontier")),
-        emulation_section(found.of("emulation")),
-        bench_section(found.of("bench")),
-        training_section(training),
-        others_section(found.of, found.forms),
-    ]
-    return [part for part in parts if part is not None]
+    from utfproof.reporting.report_runs import emulation, frontier, optimum, training
+
+    makers: dict[str, Callable[[list[Source]], Section]] = {
+        "verify": claims,
+        "frontier": frontier,
+        "emulation": emulation,
+        "bench": bench,
+        "training": training,
+        "optimum": optimum,
+    }
+    made = []
+    for kind, make in makers.items():
+        if sources := found.of(kind):
+            try:
+                made.append(make(sources))
+            except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
+                names = ", ".join(source.name for source in sources[:3])
+                what = f"{type(error).__name__}: {' '.join(str(error).split())[:80]}"
+                raise MalformedInput(
+                    f"{names}: not whole documents of {kind} ({what}); run the command again or remove the file"
+                ) from error
+    return [*made, *others(found), files(found)]
 
 
-def report_page(found: Gathered, parts: list[Section]) -> str:
-    """The page of these sections, with the list of all files of the folder."""
-    known = [source for source in found.sources if source.kind]
-    fine = all(good for one in parts for good, _ in one.lines)
-    title = (
-        f"utfproof report: {counted(len(known), 'file')}, {'all as it should be' if fine else 'NOT as it should be'}"
-    )
-    body = [
-        '<a class="skip" href="#_main">Skip to the results</a>',
-        _header(found, parts),
-        '<main id="_main" tabindex="-1">',
-        *map(section, parts),
-        section(_files(found)),
-        "</main>",
-        "<footer><p>Every number on this page is read from the files above. Certificates are checked with "
-        "<code>utfproof check</code>, which trusts nothing on this page.</p></footer>",
-    ]
-    return whole_page(title, _style(), part("report.js"), body)
+def report_page(found: Gathered, sections: Sequence[Section]) -> str:
+    """The page of these sections."""
+    return render("report.html", folder=found.folder, sections=sections)
 
 
-def _style() -> str:
-    """page.css, its palettes once more for the button and for paper, and the report's own rules."""
-    shared = part("page.css")
-    light, dark = (_palette(rules) for rules in re.findall(r":root \{(.*?)\}", shared, re.DOTALL))
-    chosen = (
-        f'\n:root[data-theme="light"] {{ color-scheme: light; {light} }}'
-        f'\n:root[data-theme="dark"] {{ color-scheme: dark; {dark} }}'
-        f"\n@media print {{ :root, :root[data-theme] {{ color-scheme: light; {light} --paper: #fff; --ink: #000; }} }}\n"
-    )
-    return shared + chosen + part("report.css")
+# --- claims --------------------------------------------------------------------------------------------------
 
 
-def _palette(rules: str) -> str:
-    return " ".join(re.findall(r"--[a-z]+: #[0-9a-f]{6};", rules))
-
-
-def _header(found: Gathered, parts: list[Section]) -> str:
-    items = "".join(
-        f"<li{'' if good else ' class=not'}><strong>{escape(part.title)}</strong> {escape(line)}</li>"
-        for part in parts
-        for good, line in part.lines
-    )
-    links = "".join(f'<a href="#_{part.name}">{escape(part.title)}</a>' for part in [*parts, _files(found)])
-    return (
-        '<header><div class="top"><p class="eyebrow">utfproof report</p>'
-        '<button type="button" id="_theme" hidden>Dark page</button></div>'
-        "<h1>What was found</h1>"
-        '<p class="lead">Can a fixed transformer act as every transformer of a class when only its embedding changes? '
-        f"The results in <code>{escape(found.folder)}</code>.</p>"
-        f'<nav aria-label="Contents">{links}</nav><ul class="state">{items}</ul></header>'
-    )
-
-
-def _files(found: Gathered) -> Section:
-    known = [source for source in found.sources if source.kind]
-    others = [source for source in found.sources if not source.kind]
-    rows = [
-        (Markup(f"<code>{escape(source.name)}</code>"), KINDS[source.kind or ""], f"{source.size:,}",
-         Markup(f"<code>{source.digest[:16]}</code>"))
-        for source in known
-    ]  # fmt: skip
-    body = table("Files that this page is made of", ("file", "what it is", "bytes", "SHA-256 begins"), rows)
-    if others:
-        left = [(Markup(f"<code>{escape(source.name)}</code>"), source.why, f"{source.size:,}") for source in others]
-        body += table(
-            f"Not understood, and not on this page: {counted(len(others), 'file')}", ("file", "why", "bytes"), left
+def claims(sources: list[Source]) -> Section:
+    """Verdicts by section of the paper, and every claim in a table."""
+    made = Section("claims", "Claims")
+    seen: dict[str, tuple[str, str]] = {}
+    for source in sources:
+        document = source.document
+        against = [f"{claim['id']}: {problems_of(claim)[0]}" for claim in claims_of(document) if problems_of(claim)]
+        for claim in claims_of(document):
+            verdict, where = seen.setdefault(claim["id"], (claim["verdict"], source.name))
+            if verdict != claim["verdict"]:
+                against.append(f"{claim['id']} is {verdict!r} in {where} and {claim['verdict']!r} in {source.name}")
+        made.problems += against
+        made.lines.append((document["holds"] is True and not against, "; ".join(summary(document))))
+        counts = Counter((claim["section"], claim["verdict"]) for claim in claims_of(document))
+        made.tables.append(
+            Table(f"{source.name}: verdicts by section", ("section", "verdict", "claims"), table_of(counts))
         )
-    return Section("files", "Files", body, ())
+        rows = [(claim["id"], claim["verdict"], claim["statement"], claim["sentence"]) for claim in document["claims"]]
+        made.tables.append(Table(f"{source.name}: claims", ("claim", "verdict", "statement", "what was found"), rows))
+    return made
+
+
+def table_of(counts: Counter[tuple[str, str]]) -> list[tuple[object, ...]]:
+    """Rows of a counter of pairs."""
+    return [(*pair, count) for pair, count in counts.items()]
+
+
+# --- bench ---------------------------------------------------------------------------------------------------
+
+
+def bench(sources: list[Source]) -> Section:
+    """Ratios of `bench all`."""
+    made = Section("bench", "Ratios of times", text="Processor time over that of the operation or library named.")
+    for source in sources:
+        rows, drawn = [], {}
+        for row in source.document["results"]:
+            ratios = list(row["ratios"].values())
+            name = f"{row['work']}, {row['size']} / {row['beside']}"
+            drawn[name] = float(ratios[0])
+            rows.append((row["work"], row["size"], row["beside"], *(f"{float(ratio):.2f}" for ratio in ratios)))
+        worse = source.document.get("worse") or []
+        made.problems += [f"{row['work']}, {row['size']}: slower than recorded" for row in worse]
+        made.lines.append((not worse, f"{source.name}: {counted(len(rows), 'ratio')}"))
+        if drawn and available():
+            made.charts.append((source.name, bars(drawn, "ratio")))
+        head = ("work", "size", "compared with", "ratio", "beside busy processes")
+        made.tables.append(Table(source.name, head, rows))
+    return made
+
+
+# --- certificates, sweeps, single outputs --------------------------------------------------------------------
+
+
+def others(found: Gathered) -> Iterable[Section]:
+    """Sweeps, verdicts that commands printed, checks and certificates, each compared with the certificates beside it."""
+    made = Section("others", "Certificates, sweeps and single results")
+    made.text = "A verdict that differs from its certificate's own claim is invalid."
+    for source in found.of("sweep"):
+        invalid = [f"{source.name}: {why}" for line in source.document for why in against_certificate(line, found)]
+        counts = Counter((line["job"]["command"], told(line["result"])) for line in source.document)
+        text = f"{source.name}: {counted(len(source.document), 'job')}, {len(invalid)} invalid"
+        made.lines.append((not invalid, text))
+        made.problems += invalid[:20]
+        made.tables.append(Table(source.name, ("command", "result", "jobs"), table_of(counts)))
+    rows = []
+    for source in [*found.of("output"), *found.of("check")]:
+        invalid = against_named_files(source.document, found)
+        failed = source.document.get("exit_code") not in (None, 0)
+        made.problems += [f"{source.name}: {why}" for why in invalid]
+        rows.append((source.name, "invalid" if invalid else told(source.document)))
+        if invalid or failed:
+            made.lines.append((False, f"{source.name}: {'invalid' if invalid else told(source.document)}"))
+    if rows:
+        made.lines.append((True, counted(len(rows), "output") + " of single commands"))
+        made.tables.append(Table("Outputs", ("file", "result"), rows))
+    if certificates := found.of("certificate"):
+        made.lines.append((True, f"{counted(len(certificates), 'certificate')}, not checked by this page"))
+        claimed = [
+            (s.name, s.document["kind"], told(s.document["claim"])) for s in certificates if "claim" in s.document
+        ]
+        made.tables.append(Table("Certificates", ("file", "kind", "claim"), claimed))
+    return [made] if made.lines else []
+
+
+def against_certificate(line: dict[str, Any], found: Gathered) -> list[str]:
+    """Why a sweep's result is invalid: its certificate is missing, or claims something else."""
+    key, result = str(line["key"])[:16], line["result"]
+    named = [str(entry.get("sha256")) for entry in line.get("files") or [] if str(entry.get("file")).endswith(".json")]
+    certificates = [found.certificates[digest] for digest in named if digest in found.certificates]
+    if "kind" in result and not certificates:
+        return [f"job {key}: its certificate is missing"]
+    if "kind" not in result:
+        return []
+    if not any(agrees(result, certificate) for certificate in certificates):
+        return [f"job {key}: the certificate does not claim {plain(result.get('verdict'))!r} for this host and shape"]
+    return []
+
+
+def agrees(result: dict[str, Any], certificate: dict[str, Any]) -> bool:
+    """Whether a certificate claims a result's verdict, kind, notion and targets."""
+    claim = certificate.get("claim") or {}
+    held = {**claim, "kind": certificate.get("kind")}
+    names = ("verdict", "kind", "notion", "targets")
+    return all(result[name] == held.get(name) for name in names if name in result)
+
+
+def against_named_files(document: dict[str, Any], found: Gathered) -> list[str]:
+    """Why the verdict that a command printed is invalid: the certificate of this name claims something else."""
+    if "verdict" not in document or "kind" not in document:
+        return []
+    names = {str(name).rpartition("/")[2] for name in document.get("files") or []}
+    beside = [s for s in found.of("certificate") if s.name.rpartition("/")[2] in names]
+    return [f"{source.name} claims something else" for source in beside if not agrees(document, source.document)]
+
+
+def told(document: dict[str, Any]) -> str:
+    """A document's verdict in a few words."""
+    if "exit_code" in document and isinstance(document.get("results"), list):
+        states = Counter(plain(entry["status"]) for entry in document["results"])
+        return ", ".join(f"{count} {state}" for state, count in states.items()) or "nothing checked"
+    names = ("verdict", "outcome", "notion", "targets", "holds")
+    return ", ".join(plain(document[name]) for name in names if document.get(name) is not None) or "–"
+
+
+def files(found: Gathered) -> Section:
+    """Every file: what it is, or why it is not shown."""
+    shown = [(s.name, KINDS[s.kind], f"{s.size:,}", s.digest[:16]) for s in found.sources if s.kind]
+    left = [(s.name, s.why, f"{s.size:,}") for s in found.sources if not s.kind]
+    made = Section("files", "Files", lines=[(True, f"{counted(len(shown), 'file')} shown, {len(left)} not shown")])
+    made.tables.append(Table("Shown", ("file", "what it is", "bytes", "SHA-256 begins"), shown))
+    if left:
+        made.tables.append(Table("Not shown: only the kinds above are", ("file", "why", "bytes"), left))
+    return made

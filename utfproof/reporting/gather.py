@@ -1,0 +1,158 @@
+"""A folder of results: which file is what, by its content.
+
+The rule: a JSON object of a kind in KINDS is shown; every other file is listed as not shown. A file whose JSON is damaged is
+listed so as well.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import sqlite3
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from utfproof.errors import MalformedInput, ResourceLimit
+from utfproof.ground.files import read_bytes
+
+KINDS = {
+    "verify": "verify: claims and their verdicts",
+    "frontier": "frontier: the least m, proved and reached",
+    "emulation": "emulate: errors and bounds",
+    "bench": "bench all: ratios of times",
+    "training": "train: a finished run",
+    "optimum": "optimum: a trained model embedded in hosts",
+    "certificate": "a certificate",
+    "sweep": "sweep: results of its jobs",
+    "check": "check: which certificates are valid",
+    "output": "the verdict that a command printed",
+}
+MOST_FILES = 20_000
+MOST_BYTES = 256 * 2**20
+"""Of one file."""
+_FORMATS = {
+    "utfproof-training-result": "training",
+    "utfproof-training-optimum": "optimum",
+    "utfproof-certificate": "certificate",
+}
+_SIGNS = (
+    ("verify", {"claims", "grid", "holds"}),
+    ("frontier", {"entries", "bounds", "sides"}),
+    ("emulation", {"cases", "totals"}),
+    ("emulation", {"comparisons", "max_relative_error", "shape"}),
+    ("check", {"exit_code", "results"}),
+    ("output", {"verdict"}),
+    ("output", {"outcome"}),
+)
+"""A document with all of these keys is of the kind; the first that fits counts."""
+
+
+@dataclass(frozen=True)
+class Source:
+    """A file. name: its path inside the folder; kind: a key of KINDS, "" where it is not shown; why: the reason."""
+
+    name: str
+    size: int
+    digest: str
+    kind: str
+    document: Any = None
+    why: str = ""
+
+
+@dataclass
+class Gathered:
+    """All files of a folder; certificates: stored ones by SHA-256, those inside sweeps too."""
+
+    folder: str
+    sources: list[Source] = field(default_factory=list)
+    certificates: dict[str, dict[str, Any]] = field(default_factory=dict)
+
+    def of(self, kind: str) -> list[Source]:
+        """The files of one kind, in order of their names."""
+        return [source for source in self.sources if source.kind == kind]
+
+
+def gather(folder: Path, *, skip: Path | None = None) -> Gathered:
+    """Read a folder and its subfolders, without hidden files and `skip`, the page to be written.
+
+    MalformedInput where it is not a folder or nothing in it can be shown. ResourceLimit for more than MOST_FILES files.
+    """
+    if not folder.is_dir():
+        raise MalformedInput(f"{folder} is not a folder; `utfproof report` without arguments lists what fills one")
+    found = Gathered(str(folder))
+    for path in files_below(folder):
+        if skip is not None and path.absolute() == skip.absolute():
+            continue
+        if len(found.sources) >= MOST_FILES:
+            raise ResourceLimit(f"{folder} holds more than {MOST_FILES} files; gather the results in a smaller folder")
+        found.sources.append(read(path, str(path.relative_to(folder)), found.certificates))
+    if not any(source.kind for source in found.sources):
+        raise MalformedInput(f"{folder} holds no results; `utfproof report` without arguments lists what makes them")
+    return found
+
+
+def files_below(folder: Path) -> Iterator[Path]:
+    """Regular files in order of their paths. Links to folders are not followed."""
+    try:
+        entries = sorted(folder.iterdir())
+    except OSError as error:
+        raise MalformedInput(f"cannot read {folder}: {error.strerror or error}") from error
+    for path in entries:
+        if path.name.startswith("."):
+            continue
+        if path.is_dir() and not path.is_symlink():
+            yield from files_below(path)
+        elif path.is_file():
+            yield path
+
+
+def read(path: Path, name: str, certificates: dict[str, dict[str, Any]]) -> Source:
+    """One file; its certificates are added to those known."""
+    size = path.stat().st_size
+    if path.suffix not in (".json", ".jsonl", ".db"):
+        return Source(name, size, "", "", why="not JSON")
+    if size > MOST_BYTES:
+        return Source(name, size, "", "", why=f"larger than {MOST_BYTES} bytes")
+    data = read_bytes(path)
+    digest = hashlib.sha256(data).hexdigest()
+    document: Any
+    try:
+        if path.suffix == ".db":
+            kind, document = "sweep", sweep_of(path, certificates)
+        elif path.suffix == ".jsonl":
+            document = [json.loads(line) for line in data.splitlines() if line.strip()]
+            kind = "sweep" if all({"key", "job", "result"} <= line.keys() for line in document) else ""
+            if kind and path.with_suffix(".db").exists():
+                return Source(name, size, digest, "", why="the same results as results.db")
+        else:
+            document = json.loads(data)
+            kind = kind_of(document)
+    except (ValueError, RecursionError, AttributeError, KeyError, sqlite3.Error, zlib.error) as error:
+        return Source(name, size, digest, "", why=f"damaged: {' '.join(str(error).split())[:80]}")
+    if kind == "certificate":
+        certificates[digest] = document
+    return Source(name, size, digest, kind, document if kind else None, "" if kind else "JSON of no known kind")
+
+
+def kind_of(document: Any) -> str:
+    """The kind of a document, "" where it is of none."""
+    if not isinstance(document, dict):
+        return ""
+    if document.get("benchmark") == "all":
+        return "bench"
+    named = _FORMATS.get(str(document.get("format")))
+    return named or next((kind for kind, keys in _SIGNS if keys <= document.keys()), "")
+
+
+def sweep_of(path: Path, certificates: dict[str, dict[str, Any]]) -> list[dict[str, Any]]:
+    """The results of a sweep's database, in order; its certificates are added to those known."""
+    with sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True) as database:
+        for digest, packed in database.execute("SELECT sha256, data FROM files"):
+            data = zlib.decompress(packed)
+            if hashlib.sha256(data).hexdigest() == digest and data.startswith(b"{"):
+                certificates[digest] = json.loads(data)
+        rows = database.execute("SELECT line FROM results ORDER BY position")
+        return [json.loads(zlib.decompress(line)) for (line,) in rows]
