@@ -11,7 +11,6 @@ from pathlib import Path
 
 import console
 import pytest
-from browser import BrowserMissing, open_browser
 from hypothesis import HealthCheck, settings
 
 from utfproof.cli import signals
@@ -89,33 +88,6 @@ def one_thread():
     torch.set_num_threads(1)
     yield
     torch.set_num_threads(before)
-
-
-@pytest.fixture(scope="module")
-def browser():
-    """A browser for the tests of one file; they skip where there is none, unless one is required."""
-    try:
-        with open_browser() as opened:
-            yield opened
-    except BrowserMissing as missing:
-        if os.environ.get("UTFPROOF_REQUIRE_BROWSER"):
-            pytest.fail(str(missing))
-        pytest.skip(str(missing))
-
-
-@pytest.fixture
-def show(browser, tmp_path):
-    """Write a page and open it; returns its address."""
-
-    def opened(text, fragment="", *, width=1280, dark=False):
-        path = tmp_path / "page.html"
-        path.write_bytes(text.encode())
-        browser.window(width, dark=dark)
-        browser.console()
-        browser.open(path.as_uri() + fragment)
-        return path.as_uri()
-
-    return opened
 
 
 def pytest_addoption(parser):

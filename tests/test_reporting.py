@@ -1,28 +1,25 @@
-"""Reports: JUnit XML, the terminal's table, pictures against the matrices, and the page in a real browser."""
+"""Reports of claims: JUnit XML, the terminal's table, and the page."""
 
 import hashlib
+import html
 import io
 import json
 import re
-import time
 import xml.etree.ElementTree as ET
-from collections import Counter
+from html.parser import HTMLParser
 
-import numpy as np
 import pytest
 import rfc8785
-from cases import MATCHING, PRINTED, SHARED
 from rich.console import Console
 
 from utfproof.certificates.prover import certify
-from utfproof.constructions import build_host
-from utfproof.errors import MalformedInput, NotDefined, ResourceLimit
-from utfproof.matching import r_all
-from utfproof.reporting import content, document, pictures, svg
+from utfproof.errors import MalformedInput
+from utfproof.reporting import document
 from utfproof.reporting.junit import junit_xml
+from utfproof.reporting.mathematics import formulas
 from utfproof.reporting.page import html_page
 from utfproof.reporting.table import claims_table, print_claims
-from utfproof.shapes import Shape, column_at
+from utfproof.shapes import Shape
 
 SHAPE = Shape(2, 2, 1, 2)
 
@@ -278,167 +275,56 @@ def test_table_never_reads_markup_or_control_characters():
     assert "\x1b]" not in text
 
 
-# --- pictures -----------------------------------------------------------------------------------------------
+# --- the page -----------------------------------------------------------------------------------------------
 
 
-def ones_of(drawing):
-    """(row, column) of every one that a picture shows, read back from its paths."""
-    root = ET.fromstring(drawing)
-    found = []
-    for path in root.iter("{http://www.w3.org/2000/svg}path"):
-        d = path.get("d")
-        if (
-            "scale" not in path.get("transform", "")
-            or ("z" in d and path.get("fill") == "none")
-            or path.get("fill") == svg.ZERO
-        ):
-            continue
-        if path.get("stroke-opacity"):
-            continue
-        for column, row, rest in re.findall(r"M(\d+) (\d+)([^M]*)", d):
-            length = int(re.search(r"l(\d+)", rest).group(1)) if "l" in rest else rest.count("z")
-            if "l" not in rest:
-                assert rest == "h1v1h-1zm1 1" * (length - 1) + "h1v1h-1z"
-            found += [(int(row) + k, int(column) + k) for k in range(length)]
-    return sorted(found)
+class Tags(HTMLParser):
+    """Every tag with its attributes."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.found = []
+        self.feed(text)
+
+    def handle_starttag(self, tag, attrs):
+        self.found.append((tag, dict(attrs)))
+
+    def named(self, tag):
+        return [attributes for name, attributes in self.found if name == tag]
 
 
-def where(matrix):
-    rows, columns = matrix.coordinates()
-    return sorted(set(zip(rows.tolist(), columns.tolist(), strict=True)))
+def test_the_page_has_every_claim_and_certificate(run):
+    text = html_page(run)
+    tags = Tags(text)
+    entries = [a for a in tags.named("details") if a.get("class") == "claim"]
+    assert [a["id"] for a in entries] == [c["id"] for s in document.sections_of(run).values() for c in s]
+    assert {a["data-verdict"] for a in entries} == set(document.VERDICTS)
+    for digest, content in run["certificates"].items():
+        assert f'id="certificate-{digest}"' in text
+        assert html.escape(rfc8785.dumps(content).decode(), quote=False).replace('"', "&#34;") in text
+    assert '<b class="wrong">not as recorded</b>' in text
+    assert {name["name"] for name in tags.named("select")} == {"verdict", "notion", "evidence"}
 
 
-@pytest.mark.parametrize("values", [(2, 2, 1, 2), (3, 2, 2, 3), (2, 2, 3, 2), (1, 3, 2, 3)])
-@pytest.mark.parametrize("name", [*MATCHING, *SHARED, *PRINTED])
-def test_pictures_show_exactly_the_ones(name, values):
-    try:
-        host = build_host(name, Shape(*values))
-    except NotDefined:
-        pytest.skip("not defined here")
-    for label, matrix in pictures.parameters(host):
-        assert ones_of(pictures.matrix_svg(host, label, matrix)) == where(matrix)
-    whole = r_all(host)
-    assert ones_of(pictures.r_all_svg(host)) == where(whole)
-    if name in MATCHING:
-        permuted = ones_of(pictures.r_all_svg(host, permuted=True))
-        assert permuted == [(j, j) for j in range(whole.shape[1])]
-    else:
-        with pytest.raises(MalformedInput, match="no permutation"):
-            pictures.r_all_svg(host, permuted=True)
+def test_texts_of_claims_are_never_markup():
+    text = html_page(hostile())
+    tags = Tags(text)
+    assert not tags.named("img")
+    assert not tags.named("svg")
+    assert len(tags.named("script")) == 1
+    assert not [name for _, attributes in tags.found for name in attributes if name.startswith("on")]
+    assert not [a for a in tags.named("a") if not a["href"].startswith("#")]
+    assert not re.search("[\u202e\x00\x1b\ud800]", text)
 
 
-def test_a_planted_fault_shows_in_the_picture(monkeypatch):
-    host = build_host("tied", SHAPE)
-    right = where(r_all(host))
-    original = pictures.diagonal_runs
-    monkeypatch.setattr(pictures, "diagonal_runs", lambda r, c: [(a, b, max(1, n - 1)) for a, b, n in original(r, c)])
-    assert ones_of(pictures.r_all_svg(host)) != right
-    monkeypatch.setattr(pictures, "diagonal_runs", lambda r, c: original(c, r))
-    assert ones_of(pictures.r_all_svg(host)) != right
+def test_the_page_loads_nothing(run):
+    tags = Tags(html_page(run))
+    assert not tags.named("link")
+    assert not [a for _, a in tags.found if "src" in a]
+    policy = next(a["content"] for a in tags.named("meta") if a.get("http-equiv"))
+    assert policy.startswith("default-src 'none'")
 
 
-def test_strokes_and_squares_say_the_same():
-    host = build_host("sparse", Shape(3, 3, 2, 3))  # cells below svg.SQUARES
-    drawing = pictures.r_all_svg(host)
-    assert "h1v1" not in drawing
-    assert ones_of(drawing) == where(r_all(host))
-    assert len(drawing) < 6000
-
-
-@pytest.mark.parametrize("name", MATCHING)
-@pytest.mark.parametrize("extra", [0, 3])
-def test_blocks_of_e(name, extra):
-    shape = Shape(2, 2, 2, 3)
-    host = build_host(name, shape, build_host(name, shape).m + extra)
-    blocks = content.embedding_blocks(host)
-    assert [b.start for b in blocks] == [0, *np.cumsum([b.width for b in blocks])[:-1]]
-    assert sum(b.width for b in blocks) == host.m
-    held = {row: column_at(shape, index) for index, row in enumerate(r_all(host).unit_rows().tolist())}
-    for block in blocks:
-        for coordinate in range(block.start, block.start + block.width):
-            column = held.get(coordinate)
-            assert (block.kind, block.word) == (("", ()) if column is None else (column.kind, column.word))
-    counts = Counter(block.kind for block in blocks)
-    assert (counts["Q"], counts["K"], counts["OV"], counts[""]) == (6, 6, 4, bool(extra))
-    labels = {svg.label_text(block.label) for block in blocks}
-    assert {"W_Q^{1,0}", "M_0 W_Q^{2,1}", "M_1 W_K^{2,0}", "M_01"} <= labels
-    drawing = pictures.embedding_svg(host)
-    tooltips = [t.text for t in ET.fromstring(drawing).iter("{http://www.w3.org/2000/svg}title")]
-    assert any("M_0 W_Q^{2,1}" in text for text in tooltips)
-
-
-def test_front_and_breadth_first_trees_differ_in_order():
-    orders = {
-        name: [b.word for b in content.embedding_blocks(build_host(name, SHAPE)) if b.kind == "OV"] for name in MATCHING
-    }
-    starts = {
-        name: [b.start for b in content.embedding_blocks(build_host(name, SHAPE)) if b.kind == "OV"]
-        for name in MATCHING
-    }
-    assert orders["sparse"] == orders["sparse-front"]
-    assert starts["sparse"] != starts["sparse-front"]
-
-
-def test_blocks_follow_the_matrices_not_the_name():
-    host = build_host("sparse", SHAPE)
-    blocks = content.embedding_blocks(host)
-    swapped = type(host)(host.shape, host.m, host.R_K, host.R_Q, host.R_V, host.U, host.construction)
-    kinds = {"Q": "K", "K": "Q", "OV": "OV"}
-    assert [(kinds[b.kind], b.word) for b in blocks] == [(b.kind, b.word) for b in content.embedding_blocks(swapped)]
-
-
-def test_captions_never_claim_too_much():
-    for name in (*MATCHING, *PRINTED[1:]):
-        host = build_host(name, SHAPE)
-        rank = np.linalg.matrix_rank(r_all(host).to_dense())
-        caption = pictures.r_all_caption(host)
-        assert ("not universal by matching for all untied targets" in caption) == (rank < 20)
-        if name not in MATCHING:
-            assert rank <= int(re.search(r"at most (\d+) of 20", caption).group(1)) < 20
-
-
-def test_every_picture_is_well_formed_and_titled():
-    drawn = pictures.draw(Shape(2, 2, 3, 2)) + pictures.draw(Shape(1, 2, 1, 2), ["printed-single-head"])
-    assert {p.construction for p in drawn} == {*MATCHING, *SHARED, *PRINTED}
-    for picture in drawn:
-        root = ET.fromstring(picture.svg)
-        assert root[0].tag.endswith("title")
-        assert picture.construction in root[0].text
-        assert len(picture.svg) < 20_000
-    named = {(p.shape, p.construction, p.name) for p in drawn}
-    assert len(named) == len(drawn)
-    parts = Counter(p.part for p in drawn if p.construction == "sparse")
-    assert parts == {"overview": 1, "E": 1, "R_all": 2, "parameters": 13}
-
-
-@pytest.mark.parametrize(
-    ("values", "error", "message"),
-    [
-        ((4, 2, 24, 4), ResourceLimit, "up to 600 coordinates and columns"),
-        ((1, 10**9, 1, 1), ResourceLimit, "at most 32 heads"),
-        ((10**18, 1, 1, 1), ResourceLimit, "at most 32 heads"),
-        ((2, 16, 10**9, 10**9), ResourceLimit, "up to 600"),
-    ],
-)
-def test_limits_are_said_at_once(values, error, message):
-    start = time.process_time()
-    with pytest.raises(error, match=message):
-        pictures.draw(Shape(*values))
-    assert time.process_time() - start < 1
-
-
-def test_pictures_of_what_cannot_be_drawn():
-    with pytest.raises(MalformedInput, match="index maps"):
-        pictures.draw(SHAPE, ["random"])
-    with pytest.raises(MalformedInput, match="unknown"):
-        pictures.draw(SHAPE, ["nonsense"])
-    with pytest.raises(NotDefined):
-        pictures.draw(SHAPE, ["shared-key"])
-    with pytest.raises(MalformedInput, match="does not say"):
-        pictures.embedding_svg(build_host("printed-tree-row", SHAPE))
-    pictures.draw(Shape(2, 3, 3, 30), ["tied"])
-
-
-@pytest.fixture(scope="module")
-def drawn():
-    return pictures.draw(SHAPE) + pictures.draw(Shape(2, 1, 2, 2), ["tied", "shared-key"])
+def test_formulas_are_mathml(run):
+    assert "<math><msup><mi>H</mi><mi>L</mi></msup></math>" in html_page(run)
+    assert formulas("file_name R_V^{l,h} d_in").count("<math>") == 2

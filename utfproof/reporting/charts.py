@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from io import StringIO
@@ -13,6 +14,7 @@ from typing import Any
 from markupsafe import Markup
 
 from utfproof.errors import MalformedInput
+from utfproof.ground.forms import plain
 from utfproof.ground.plots import open_figure
 
 SERIES = ("#3f7fc1", "#c8731c", "#2f9c74", "#a65fb0", "#c8452f", "#85802a", "#4b93a6", "#9a6d4c")
@@ -49,7 +51,9 @@ def chart(width: float = 5.0, height: float = 3.4) -> Iterator[tuple[Any, Callab
 
         def drawn() -> Markup:
             text = StringIO()
-            figure.savefig(text, format="svg", transparent=True, metadata={"Date": None, "Creator": None})
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", UserWarning)  # a character that the font lacks; the browser has it
+                figure.savefig(text, format="svg", transparent=True, metadata={"Date": None, "Creator": None})
             body = text.getvalue()
             return Markup(_OWN_NAME.sub("", body[body.index("<svg") :]).replace(_INK, "currentColor"))
 
@@ -73,7 +77,7 @@ def bars(values: Mapping[str, float], label: str) -> Markup:
             ratio = values[name]
             axes.barh(row, ratio - 1, left=1, color=SERIES[0], alpha=0.7)
             axes.text(max(ratio, 1) * 1.05, row, short(ratio), va="center")
-        axes.set_yticks(range(len(names)), names)
+        axes.set_yticks(range(len(names)), [plain(name) for name in names])
         axes.invert_yaxis()
         axes.axvline(1, color=_INK, linewidth=0.8)
         logarithmic(axes, "x")
@@ -88,7 +92,12 @@ def points(series: Mapping[str, Sequence[tuple[float, float]]], x: str, y: str) 
         for k, (name, members) in enumerate(series.items()):
             style = {"marker": MARKERS[k % len(MARKERS)], "color": SERIES[k % len(SERIES)]}
             axes.plot(
-                *zip(*members, strict=True), linestyle="none", markersize=3, fillstyle="none", label=name, **style
+                *zip(*members, strict=True),
+                linestyle="none",
+                markersize=3,
+                fillstyle="none",
+                label=plain(name),
+                **style,
             )
         reach = [value for members in series.values() for point in members for value in point]
         ends = [min(reach), max(reach)]
@@ -115,7 +124,7 @@ def lines(
             k = [other for other in series if other not in dashed].index(dashed.get(name, name))
             style: dict[str, Any] = {"marker": MARKERS[k % len(MARKERS)], "color": SERIES[k % len(SERIES)]}
             style |= {"linestyle": "--" if name in dashed else "-", "markersize": 3, "linewidth": 1.2}
-            axes.plot(*zip(*members, strict=True), label=None if name in dashed else name, **style)
+            axes.plot(*zip(*members, strict=True), label=None if name in dashed else plain(name), **style)
         axes.xaxis.get_major_locator().set_params(integer=True)
         axes.set_xlabel(x)
         axes.set_ylabel(y)

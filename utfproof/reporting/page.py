@@ -43,6 +43,7 @@ def environment() -> Environment:
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
+        finalize=lambda value: plain(value) if type(value) is str else value,
     )
     made.filters |= {"prose": prose, "value": figure_text, "one_line": plain}
     made.globals |= {"verdict_class": lambda verdict: CLASSES.get(str(verdict), "other")}

@@ -125,7 +125,8 @@ def exceeds(run: dict[str, Any], tolerance: float | None) -> bool:
 
 
 def training(sources: list[Source]) -> Section:
-    """The paper's tables beside measured cells, and accuracy against steps."""
+    """The paper's tables beside measured cells, for each setting; and accuracy against steps."""
+    from utfproof.training.presets import SETTINGS
     from utfproof.training.results import from_document, paper_cells
     from utfproof.training.tables import HOSTS, coverage, document, tables
 
@@ -137,28 +138,34 @@ def training(sources: list[Source]) -> Section:
             raise MalformedInput(f"{seen[result.key]} and {source.name} are the same run; remove one of them")
         seen[result.key] = source.name
         results.append(result)
-    cells, further = paper_cells(results)
-    made = Section("training", "Training", lines=[(True, f"{counted(len(results), 'run')}; {coverage(cells)}")])
-    for part in document(tables(cells), {}, further)["tables"]:
-        head = ["", *(text for name in HOSTS.values() for text in (f"{name}, paper", "measured"))]
-        rows = [
-            [row["label"], *(text for cell in row["cells"].values() for text in accuracies(cell))]
-            for row in part["rows"]
-        ]
-        made.tables.append(Table(f"{part['title']} ({part['label']}), accuracy in %", head, rows))
+    made = Section("training", "Training", lines=[(True, counted(len(results), "run"))])
+    head = ["", *(text for name in HOSTS.values() for text in (f"{name}, paper", "measured"))]
+    for setting in SETTINGS:
+        cells, further = paper_cells(results, setting)
+        if not cells:
+            continue
+        made.lines.append((True, f"{setting}: {coverage(cells)}"))
+        for part in document(tables(cells), {}, further)["tables"]:
+            rows = [
+                [row["label"], *(text for cell in row["cells"].values() for text in accuracies(cell))]
+                for row in part["rows"]
+            ]
+            made.tables.append(
+                Table(f"{part['title']} ({part['label']}), {setting} setting, accuracy in %", head, rows)
+            )
     curves: dict[str, dict[str, Sequence[tuple[float, float]]]] = defaultdict(dict)
     for result in results:
-        point = result.point
-        if len(result.curve) > 1 and point.host in HOSTS:
-            name = f"{HOSTS[point.host]}, m = {point.m}"
+        host = str(result.preset["host"])
+        if len(result.curve) > 1 and host in HOSTS:
             steps = [(float(step), 100 * accuracy) for step, _, accuracy in result.curve]
-            held = curves[f"{point.task}, {point.variant}"]
-            if name not in held or len(held[name]) < len(steps):
+            held = curves[f"{result.preset['task']}, {result.variant}, {result.setting} setting"]
+            name = f"{HOSTS[host]}, m = {result.preset['m']}"
+            if len(held.get(name, ())) < len(steps):
                 held[name] = steps
     if available():
-        made.charts += [
-            (name, lines(series, "step", "accuracy, %")) for name, series in curves.items() if len(series) <= 6
-        ]
+        for name, series in curves.items():
+            if len(series) <= 6:
+                made.charts.append((name, lines(series, "step", "accuracy, %")))
     return made
 
 
