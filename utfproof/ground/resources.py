@@ -53,7 +53,7 @@ def parse_bytes(text: str) -> int:
 def show_bytes(count: int) -> str:
     """A byte count for people, in binary units."""
     if count.bit_length() > 100:
-        return f"2^{count.bit_length() - 1} B"
+        return f"2^{(count * count).bit_length() // 2} B"
     value = float(count)
     for unit in ("B", "KiB", "MiB", "GiB", "TiB"):
         if value < 1024 or unit == "TiB":

@@ -1,6 +1,6 @@
 """Symbolic identities and exact certificates behind the theory's lemmas, with no host or target in them.
 
-free_algebra   unrolling, equal attention, equal outputs, and the logits of the hosts below M, as identities of words
+free_algebra   unrolling, equal attention and equal outputs, as identities of words
 generic        R_all with one symbol per parameter entry, and its multilinearity
 determinant    the determinant polynomial of R_all, along lines and in full; its degree; Schwartz-Zippel bounds
 blocks         the row permutation that turns a {0,1} R_all into identity blocks
@@ -24,10 +24,6 @@ _EXPORTS = {
         "equal_output",
         "literal_counterexample",
         "printed_prose_word",
-        "shared_key_blocks",
-        "shared_key_identity",
-        "shared_query_blocks",
-        "shared_query_identity",
         "unrolled_word",
         "unrolling",
         "unrolling_step",

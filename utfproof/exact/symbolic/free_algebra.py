@@ -1,4 +1,4 @@
-"""The unrolling and equal-attention lemmas, and the logits of the hosts below M, as identities of words.
+"""The unrolling and equal-attention lemmas as identities of words.
 
 Every matrix is a letter that commutes with none: attention matrices A^{l,h}, values M^{l,h} and R^{l,h}, readers W_Q,
 W_K, R_Q, R_K, and X, E, U. An identity of words holds for matrices of all sizes, every context length and every
@@ -7,7 +7,6 @@ attention map. Each is expanded by SymPy and again in plain Python; the two must
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from fractions import Fraction
 
 from utfproof.errors import ResourceLimit
@@ -22,8 +21,6 @@ from utfproof.exact.symbolic.statements import (
     printed_prose_word,
     unrolled_word,
 )
-from utfproof.exact.symbolic.words import Letter, Letters
-from utfproof.shapes import Word, head_words
 
 __all__ = [
     "HOST",
@@ -33,10 +30,6 @@ __all__ = [
     "equal_output",
     "literal_counterexample",
     "printed_prose_word",
-    "shared_key_blocks",
-    "shared_key_identity",
-    "shared_query_blocks",
-    "shared_query_identity",
     "unrolled_word",
     "unrolling",
     "unrolling_step",
@@ -183,80 +176,4 @@ def literal_counterexample() -> IdentityResult:
     shown = str(target.subs(sp.E, sp.Symbol("e")))
     return IdentityResult(
         "layer 2's equations alone give equal attention in layer 2, H = 1", not low > 0, 1, shown, ROUTES
-    )
-
-
-# --- hosts below M -----------------------------------------------------------------------------------------------
-
-Blocks = Callable[[Systems, str, Word], Letters]
-"""What E holds in a block: a word of letters for each trie ("query", "key" or "output") and block name."""
-
-
-def shared_key_blocks(systems: Systems, trie: str, word: Word) -> Letters:
-    """E of the shared-key host: query block (w,h) = M_w A^{l,h} with l = |w| + 1, key block w = M_w."""
-    if trie == "query":
-        return (*systems.values(TARGET, word[:-1]), Letter("A", len(word), word[-1]))
-    return systems.values(TARGET, word)
-
-
-def shared_query_blocks(systems: Systems, trie: str, word: Word) -> Letters:
-    """E of the shared-query host: leaf v = M_v, key block (w,h) = M_w (A^{l,h})^T Y^{-T} with
-    Y = M^{l,0} M^{l+1,0} ... M^{L,0} and l = |w| + 1."""
-    if trie != "key":
-        return systems.values(TARGET, word)
-    later = [systems.value(TARGET, layer, 0) for layer in range(len(word), systems.layers + 1)]
-    undo = [letter.inverted().flipped() for letter in later]  # (Y^-1)^T keeps the order of Y's letters
-    return (*systems.values(TARGET, word[:-1]), Letter("A", len(word), word[-1]).flipped(), *undo)
-
-
-def _read(prefix: Word, block: Word, length: int | None = None) -> Word:
-    """The block of E that E R_w e_block shows: R_V^h e_w = e_(h,w), applied from the word's last letter to its first.
-
-    length: a shift register of words of this length, where the last letter falls off.
-    """
-    for head in reversed(prefix):
-        block = (head, *block)[:length]
-    return block
-
-
-def _prefixes(systems: Systems) -> list[Word]:
-    return [word for length in range(systems.layers) for word in head_words(systems.heads, length)]
-
-
-def shared_key_identity(heads: int, layers: int, *, blocks: Blocks = shared_key_blocks) -> IdentityResult:
-    """Shared-key tries (d >= d_in): (E R_w R_Q^h)(E R_v R_K^h)^T = M_w A^{l,h} M_v^T for all words w, v of length l - 1,
-    and E R_w U = M_w for |w| = L. Readers: R_Q^h = query block (h), R_K^h = U = the key trie's root. W_E = W_U = I."""
-    systems = _systems(heads, layers)
-    every = [(w, h) for w in _prefixes(systems) for h in range(heads)]
-    queries = {(w, h): blocks(systems, "query", _read(w, (h,))) for w, h in every}
-    keys = {(w, h): blocks(systems, "key", _read(w, ())) for w, h in every}
-    outputs = {w: blocks(systems, "output", _read(w, ())) for w in head_words(heads, layers)}
-    return _logits("shared-key", systems, queries, keys, outputs)
-
-
-def shared_query_identity(heads: int, layers: int, *, blocks: Blocks = shared_query_blocks) -> IdentityResult:
-    """Shared-query shift register (d >= d_in, invertible M^{l,0}): the same identities, with R_Q^h = U = leaf (0,...,0)
-    for every head and R_K^h = key block (h); queries are M_w Y, keys undo Y. W_E = W_U = I."""
-    systems = _systems(heads, layers)
-    every = [(w, h) for w in _prefixes(systems) for h in range(heads)]
-    root = (0,) * layers
-    queries = {(w, h): blocks(systems, "query", _read(w, root, layers)) for w, h in every}
-    keys = {(w, h): blocks(systems, "key", _read(w, (h,))) for w, h in every}
-    outputs = {w: blocks(systems, "output", _read(w, root, layers)) for w in head_words(heads, layers)}
-    return _logits("shared-query", systems, queries, keys, outputs)
-
-
-def _logits(
-    name: str,
-    systems: Systems,
-    queries: dict[tuple[Word, int], Letters],
-    keys: dict[tuple[Word, int], Letters],
-    outputs: dict[Word, Letters],
-) -> IdentityResult:
-    from utfproof.exact.symbolic import sympy_route
-
-    return decide(
-        f"{name} logits and outputs, H = {systems.heads}, L = {systems.layers}",
-        sympy_route.logit_forms(systems, queries, keys, outputs),
-        plain_route.logit_forms(systems, queries, keys, outputs),
     )

@@ -153,7 +153,7 @@ def require_small(shape: Shape) -> None:
 def require_terms(terms: int, symbols: int, what: str) -> None:
     """ResourceLimit when a polynomial computation of this many terms is too large."""
     if terms > MOST_TERMS or terms * symbols > MOST_EXPONENTS:
-        shown = str(terms) if terms < 10**12 else f"about 2^{terms.bit_length() - 1}"
+        shown = str(terms) if terms < 10**12 else f"about 2^{(terms * terms).bit_length() // 2}"
         raise ResourceLimit(
             f"{what} has {shown} terms in {symbols} symbols, the limit is {MOST_TERMS} terms and {MOST_EXPONENTS} "
             "exponents; choose a smaller shape, or restrict to a line"

@@ -6,7 +6,6 @@ from utfproof.exact.symbolic import statements
 from utfproof.exact.symbolic.statements import HOST, KINDS, PREFIXES, TARGET, ClosedWord, Equation, Systems, U
 from utfproof.exact.symbolic.words import (
     Letter,
-    Letters,
     Polynomial,
     add,
     collect,
@@ -14,9 +13,8 @@ from utfproof.exact.symbolic.words import (
     one,
     renamed,
     rewritten,
-    transposed,
 )
-from utfproof.shapes import Word, head_words
+from utfproof.shapes import head_words
 
 Comparisons = dict[str, tuple[Polynomial, Polynomial]]
 
@@ -102,24 +100,4 @@ def agreement_step(systems: Systems, *, literal: bool = False) -> Comparisons:
         }
         left, right = multiply(target, one(*theirs)), multiply(host, one(*ours))
         out[label] = (left, rewritten(renamed(right, same), rules))
-    return out
-
-
-def logit_forms(
-    systems: Systems,
-    queries: dict[tuple[Word, int], Letters],
-    keys: dict[tuple[Word, int], Letters],
-    outputs: dict[Word, Letters],
-) -> Comparisons:
-    """Query word times transposed key word against M_w A M_v^T, and outputs against M_w."""
-    out: Comparisons = {}
-    for (w, head), query in queries.items():
-        form = one(Letter("A", len(w) + 1, head))
-        for (v, other), key in keys.items():
-            if other == head and len(v) == len(w):
-                left = multiply(one(*query), transposed(one(*key)))
-                right = multiply(one(*systems.values(TARGET, w)), form, transposed(one(*systems.values(TARGET, v))))
-                out[f"w = {w}, v = {v}, head {head}"] = (left, right)
-    for word, letters in outputs.items():
-        out[f"output {word}"] = (one(*letters), one(*systems.values(TARGET, word)))
     return out

@@ -1,4 +1,4 @@
-"""The SymPy route of `free_algebra`: non-commuting symbols, SymPy's own expansion, substitution, inverses, transposes."""
+"""The SymPy route of `free_algebra`: non-commuting symbols, SymPy's own expansion and substitution."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import sympy as sp
 from utfproof.exact.symbolic import statements
 from utfproof.exact.symbolic.statements import HOST, KINDS, PREFIXES, TARGET, ClosedWord, Equation, Systems, U
 from utfproof.exact.symbolic.words import Letter, Letters, Polynomial
-from utfproof.shapes import Word, head_words
+from utfproof.shapes import head_words
 
 Comparisons = dict[str, tuple[Polynomial, Polynomial]]
 
@@ -23,13 +23,10 @@ class Symbols:
         self._letters: dict[Any, Letter] = {}
 
     def letter(self, letter: Letter) -> Any:
-        """The non-commuting symbol of a letter, inverted or transposed by SymPy where the letter says so."""
-        plain = letter._replace(inverse=False, transposed=False)
-        symbol = sp.Symbol(str(plain), commutative=False)
-        self._letters[symbol] = plain
-        if letter.transposed:
-            symbol = sp.transpose(symbol)
-        return symbol**-1 if letter.inverse else symbol
+        """The non-commuting symbol of a letter."""
+        symbol = sp.Symbol(str(letter), commutative=False)
+        self._letters[symbol] = letter
+        return symbol
 
     def word(self, letters: Letters) -> Any:
         """The product of letters, in this order."""
@@ -48,10 +45,7 @@ class Symbols:
 
     def _factor(self, factor: Any) -> Letters:
         base, exponent = factor.as_base_exp()
-        letter = self._letters[base.args[0]].flipped() if isinstance(base, sp.transpose) else self._letters[base]
-        if exponent < 0:
-            letter = letter.inverted()
-        return (letter,) * abs(int(exponent))
+        return (self._letters[base],) * int(exponent)
 
 
 def layer_inputs(symbols: Symbols, systems: Systems, system: str) -> list[Any]:
@@ -155,26 +149,4 @@ def agreement_step(systems: Systems, *, literal: bool = False) -> Comparisons:
                 attention = symbols.letter(statements.step_attention(HOST, prefix))
                 right = right.xreplace({attention: symbols.letter(statements.step_attention(TARGET, prefix))})
         out[label] = (symbols.read(left), symbols.read(right))
-    return out
-
-
-def logit_forms(
-    systems: Systems,
-    queries: dict[tuple[Word, int], Letters],
-    keys: dict[tuple[Word, int], Letters],
-    outputs: dict[Word, Letters],
-) -> Comparisons:
-    """Query word times transposed key word against M_w A M_v^T, and outputs against M_w."""
-    symbols, out = Symbols(), {}
-    for (w, head), query in queries.items():
-        for (v, other), key in keys.items():
-            if other != head or len(v) != len(w):
-                continue
-            found = symbols.word(query) * sp.transpose(symbols.word(key))
-            values = [reduce(mul, map(symbols.letter, systems.values(TARGET, x)), sp.Integer(1)) for x in (w, v)]
-            wanted = values[0] * symbols.letter(Letter("A", len(w) + 1, head)) * sp.transpose(values[1])
-            out[f"w = {w}, v = {v}, head {head}"] = (symbols.read(found), symbols.read(wanted))
-    for word, letters in outputs.items():
-        wanted = symbols.word(systems.values(TARGET, word))
-        out[f"output {word}"] = (symbols.read(symbols.word(letters)), symbols.read(wanted))
     return out

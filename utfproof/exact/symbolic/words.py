@@ -1,6 +1,6 @@
 """Words in a free algebra, in plain Python: letters, words as tuples, polynomials as dicts word -> integer.
 
-Letters do not commute. A letter may be inverted or transposed; multiplication cancels a letter against its inverse.
+Letters do not commute.
 """
 
 from __future__ import annotations
@@ -16,36 +16,14 @@ class Letter(NamedTuple):
     name: str
     layer: int | str = ""
     head: int | str = ""
-    inverse: bool = False
-    transposed: bool = False
 
     def __str__(self) -> str:
         place = ",".join(str(part) for part in (self.layer, self.head) if part != "")
-        marks = ("^-1" if self.inverse else "") + ("^T" if self.transposed else "")
-        return self.name + (f"[{place}]" if place else "") + marks
-
-    def inverted(self) -> Letter:
-        """The inverse letter."""
-        return self._replace(inverse=not self.inverse)
-
-    def flipped(self) -> Letter:
-        """The transposed letter."""
-        return self._replace(transposed=not self.transposed)
+        return self.name + (f"[{place}]" if place else "")
 
 
 Letters = tuple[Letter, ...]
 Polynomial = dict[Letters, int]
-
-
-def reduced(letters: Iterable[Letter]) -> Letters:
-    """The word with every letter next to its inverse cancelled."""
-    out: list[Letter] = []
-    for letter in letters:
-        if out and out[-1] == letter.inverted():
-            out.pop()
-        else:
-            out.append(letter)
-    return tuple(out)
 
 
 def collect(terms: Iterable[tuple[Letters, int]]) -> Polynomial:
@@ -74,18 +52,13 @@ def multiply(*factors: Polynomial) -> Polynomial:
     """Product of polynomials, in this order."""
     out: Polynomial = {(): 1}
     for factor in factors:
-        out = collect((reduced(u + v), a * b) for u, a in out.items() for v, b in factor.items())
+        out = collect((u + v, a * b) for u, a in out.items() for v, b in factor.items())
     return out
 
 
 def one(*letters: Letter) -> Polynomial:
     """The polynomial that is a single word."""
-    return {reduced(letters): 1}
-
-
-def transposed(polynomial: Polynomial) -> Polynomial:
-    """Transpose: words reversed, letters transposed."""
-    return collect((tuple(letter.flipped() for letter in reversed(word)), c) for word, c in polynomial.items())
+    return {letters: 1}
 
 
 def renamed(polynomial: Polynomial, names: Mapping[Letter, Letter]) -> Polynomial:
