@@ -258,7 +258,7 @@ def _figures(report: EmulationReport) -> dict[str, str]:
         rows["bound"] = f"{worst.bound:.3g} for that run{ratio}" + (
             "; 1 or more: says nothing about the outputs" if worst.bound >= 1 else ""
         )
-        rows["estimate"] = f"{worst.estimate:.3g} for that run, if rounding errors are independent (not proved)"
+        rows["estimate"] = f"{worst.estimate:.3g}, for independent rounding errors; not proved"
     growth = report.first_growth
     if growth is not None:
         place = "the output" if growth == len(worst.layer_errors) else f"the logits of layer {growth}"
