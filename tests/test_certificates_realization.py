@@ -81,17 +81,6 @@ def test_floats_fractions_and_kinds_of_targets(residual, tmp_path):
     assert confirmed(found, tmp_path).code == 0
 
 
-def test_document():
-    """Canonical, the digest of the target as it stands, least denominators, and no host that is named."""
-    target = drawn(np.random.default_rng(1), Shape(2, 2, 1, 2, 1, residual=True), 4)
-    found = certified(target)
-    assert checker.parse_canonical(found.to_bytes()) == found.document
-    assert found.document["claim"]["host"] == {"every": "host"}
-    assert found.document["claim"]["target"] == target_digest(found.document["evidence"]["target"])
-    assert not found.universal
-    assert found.sidecars == {}
-
-
 def test_the_prover_has_its_certificates_checked(monkeypatch):
     target = drawn(np.random.default_rng(2), Shape(1, 2, 1, 2, 1), 4)
     made = certified(target)

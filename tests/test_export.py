@@ -4,7 +4,6 @@ import json
 import os
 import subprocess
 import sys
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -194,43 +193,6 @@ def test_a_planted_fault_in_the_file_is_seen(exported, fault):
     assert np.abs(outputs(load(folder), x) - host.forward(x, E, SoftmaxAttention(causal=True))).max() > 1e-6
 
 
-def test_index_maps_stay_small(tmp_path):
-    """A host of 87 380 dimensions, far too wide for dense matrices."""
-    shape = Shape(4, 7, 1, 2)
-    host = build_host("tied", shape)
-    E = np.zeros((2, host.m))
-    weights = write_module(tmp_path / "wide.py", host, E, SoftmaxAttention(), vocabulary=2, positions=0)
-    assert host.m > 70_000
-    assert weights.stat().st_size < 8 * host.m * (2 + 4 + 2)
-    with pytest.raises(ResourceLimit, match="exporting"):
-        write_module(tmp_path / "none.py", host, E, SoftmaxAttention(), vocabulary=2, positions=0, max_memory=10**5)
-    assert not (tmp_path / "none.py").exists()
-
-
-def test_the_same_host_gives_the_same_bytes(tmp_path):
-    host, E = machine("random", Shape(2, 1, 1, 2))
-    for name in ("a", "b"):
-        (tmp_path / name).mkdir()
-        write_module(tmp_path / name / "host.py", host, E, SoftmaxAttention(), vocabulary=2, positions=0)
-    for name in ("host.py", "host.safetensors"):
-        assert (tmp_path / "a" / name).read_bytes() == (tmp_path / "b" / name).read_bytes()
-
-
-def test_arrays_of_many_types(tmp_path):
-    from safetensors.numpy import load_file
-
-    kinds = (np.float64, np.float32, np.int64, np.int32, np.int8, bool)
-    arrays = {f"t{i}": (np.arange(6).reshape(2, 3) % 2).astype(kind) for i, kind in enumerate(kinds)}
-    arrays |= {"scalar": np.array(3, dtype=np.int32), "none": np.zeros((0, 2)), "turned": arrays["t0"].T}
-    write_arrays(tmp_path / "a.safetensors", arrays, {"b": "1", "a": "2"})
-    found = load_file(tmp_path / "a.safetensors")
-    for name, array in arrays.items():
-        assert found[name].dtype == array.dtype
-        assert np.array_equal(found[name], array)
-    with pytest.raises(MalformedInput, match="not exported"):
-        write_arrays(tmp_path / "b.safetensors", {"x": np.zeros(1, dtype=complex)}, {})
-
-
 # --- TransformerLens ---------------------------------------------------------------------------------------
 
 STREAMS = [
@@ -261,28 +223,6 @@ def test_transformer_lens_tensors_are_the_same_model(tmp_path, name, shape, scal
     assert int(metadata["d_head"]) == widths.get(name, int(metadata["d_head"])) >= shape.head_dim
 
 
-def test_the_width_of_its_heads_is_what_the_maps_need():
-    shape = Shape(2, 2, 2, 3, residual=True)
-    host, E = machine("sparse", shape)
-    _, metadata = transformer_lens_tensors(host, E, SoftmaxAttention(), vocabulary=3, positions=0)
-    most = max(host.maps(layer, head).value[0].nonzeros for layer in range(2) for head in range(2))
-    assert int(metadata["d_head"]) == most < host.m
-    assert metadata["attention_dir"] == "bidirectional"
-
-
-def test_positions_become_theirs(tmp_path):
-    model, kernel = import_model(TRAINED, "pytorch"), SoftmaxAttention(causal=True)
-    host = build_host("sparse", model.target().shape)
-    E = embed(host, model.target().augmented()).E
-    tensors, metadata = transformer_lens_tensors(host, E, kernel, vocabulary=8, positions=16)
-    assert np.array_equal(tensors["pos_embed.W_pos"], E[8:])
-    write_arrays(tmp_path / "tl.safetensors", tensors, metadata)
-    again = import_model(tmp_path / "tl.safetensors", "transformer-lens")
-    tokens = np.arange(16) % 7
-    expected = model.original(tokens, kernel)
-    assert np.abs(again.original(tokens, kernel) - expected).max() < 1e-12 * np.abs(expected).max()
-
-
 def test_what_has_no_such_form_is_refused():
     host, E = machine("sparse", Shape(2, 1, 1, 2))
     with pytest.raises(NotDefined, match="residual stream"):
@@ -299,18 +239,6 @@ def test_rows_of_e_are_tokens_and_positions(tmp_path, V, P):
     host, E = machine("sparse", Shape(2, 1, 1, 2))
     with pytest.raises(MalformedInput, match="rows of E"):
         write_module(tmp_path / "h.py", host, E, SoftmaxAttention(), vocabulary=V, positions=P)
-
-
-def test_modules_refuse_what_they_do_not_do(tmp_path):
-    host, E = machine("sparse", Shape(2, 1, 2, 2))
-    for kernel in (SoftmaxAttention(alibi_heads=2), SoftmaxAttention(rope_base=10.0)):
-        with pytest.raises(NotDefined):
-            write_module(tmp_path / "h.py", host, E, kernel, vocabulary=2, positions=0)
-    with pytest.raises(MalformedInput, match=r"\.py"):
-        write_module(tmp_path / "h.txt", host, E, SoftmaxAttention(), vocabulary=2, positions=0)
-    with pytest.raises(MalformedInput, match="E has shape"):
-        write_module(tmp_path / "h.py", replace(host), E[:, 1:], SoftmaxAttention(), vocabulary=2, positions=0)
-    assert not list(tmp_path.iterdir())
 
 
 # --- the command -------------------------------------------------------------------------------------------
@@ -458,20 +386,6 @@ def test_an_export_never_overwrites_its_embedding(small_embedding, capsys):
     before = small_embedding.read_bytes()
     assert run(["export", "random", str(small_embedding), "-o", str(small_embedding.with_suffix(".py"))]) == 2
     assert small_embedding.read_bytes() == before
-
-
-def test_a_host_from_a_file(tmp_path):
-    host, E = machine("random", Shape(2, 1, 1, 2, residual=True))
-    from utfproof.weights import write_embedding, write_host
-
-    write_host(tmp_path / "host_in.safetensors", host)
-    write_embedding(tmp_path / "E.safetensors", E)
-    arguments = ["export", str(tmp_path / "host_in.safetensors"), str(tmp_path / "E.safetensors")]
-    assert run([*arguments, "-o", str(tmp_path / "host.py"), "--attention", "scaled"]) == 0
-    x = np.random.default_rng(0).normal(size=(4, 2))
-    pytest.importorskip("torch")
-    expected = host.forward(x, E, SoftmaxAttention(scale="1/sqrt(d)"))
-    assert np.abs(outputs(load(tmp_path), x) - expected).max() < 1e-12
 
 
 @pytest.mark.parametrize("name", ["mine.py", "mine.safetensors"])

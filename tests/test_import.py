@@ -13,7 +13,6 @@ from utfproof.attention import RationalAttention, SoftmaxAttention
 from utfproof.cli.app import run
 from utfproof.constructions import build_host
 from utfproof.errors import MalformedInput, NotDefined
-from utfproof.exact import rational
 from utfproof.ground.arrays import exact
 from utfproof.matching import embed, r_all, w_all
 from utfproof.models import (
@@ -206,17 +205,6 @@ def test_the_script_runs(tmp_path):
     assert difference(model, build_host("sparse", model.target().shape)) < 1e-12
 
 
-@pytest.mark.exhaustive
-def test_full_training(tmp_path):
-    out = tmp_path / "t.safetensors"
-    command = [sys.executable, str(ROOT / "scripts" / "train_induction.py"), "--out", str(out), "--seed", "1"]
-    subprocess.run(command, check=True)
-    assert float(read_tensors(out).metadata["accuracy"]) > 0.95
-    command += ["--layers", "1"]  # what one layer cannot do
-    subprocess.run(command, check=True)
-    assert float(read_tensors(out).metadata["accuracy"]) < 0.6
-
-
 # --- planted faults: an importer with any of these is caught by the comparison ------------------------------
 
 
@@ -259,14 +247,6 @@ def test_a_planted_fault_is_seen(induction, fault):
         assert difference(induction, host, target=target) < 1e-12
     else:
         assert difference(induction, host, target=target) > 1e-4
-
-
-def test_the_keys_bias_is_invisible_to_softmax_and_not_to_matching(induction):
-    """b_K shifts all logits of a query alike: leaving it out changes W_all and no softmax."""
-    host = build_host("sparse", induction.target().shape)
-    without = replace(induction.target(), b_K=None)
-    assert difference(induction, host, target=without) < 1e-12
-    assert np.abs(w_all(without.augmented()) - w_all(induction.target().augmented())).max() > 1e-3
 
 
 # --- layouts -----------------------------------------------------------------------------------------------
@@ -314,18 +294,6 @@ def test_multihead_names(tmp_path, residual, P):
         assert difference(model, build_host(name, model.target().shape)) < 1e-9
 
 
-def test_the_scale(tmp_path):
-    path = write(tmp_path / "m.safetensors", transformer_lens())
-    usual, unscaled = (import_model(path, "transformer-lens", scale=s) for s in ("1/sqrt(d)", "1"))
-    assert np.allclose(usual.target().W_Q * np.sqrt(3), unscaled.target().W_Q)
-    assert np.allclose(usual.target().b_Q * np.sqrt(3), unscaled.target().b_Q)
-    for model in (usual, unscaled):
-        assert difference(model, build_host("sparse", model.target().shape)) < 1e-12
-    for wrong in ("0", "-1", "nan", "inf", "sqrt(d)"):
-        with pytest.raises(MalformedInput, match="--scale"):
-            import_model(path, "transformer-lens", scale=wrong)
-
-
 # --- grouped and multi-query heads -------------------------------------------------------------------------
 
 
@@ -343,17 +311,6 @@ def test_shared_keys_are_counted_once(tmp_path, H, G):
     sequences = random_sequences(model, 6, 0)
     assert compare(model, host, E, CAUSAL, sequences).relative_difference < 1e-13
     assert difference(model, build_host("sparse", shape)) < 1e-13  # expanded
-
-
-@pytest.mark.parametrize("residual", [False, True])
-@pytest.mark.parametrize(("H", "G", "L"), [(2, 1, 1), (2, 1, 2), (4, 2, 2), (3, 1, 2), (2, 2, 2), (1, 1, 3)])
-def test_the_count_is_that_of_distinct_columns(residual, H, G, L):
-    """rank R_all of the grouped tree is M_G exactly, and R_all has as many different columns."""
-    shape = Shape(H, L, 2, 2, 3, residual=residual)
-    matrix = r_all(grouped_tree_host(shape, G)).to_dense(object)
-    M = grouped_matching_dimension(shape, G)
-    assert rational.rank(matrix) == M == len({tuple(column) for column in matrix.T})
-    assert matrix.shape == (M, matching_dimension(shape))
 
 
 @pytest.mark.parametrize("residual", [False, True])

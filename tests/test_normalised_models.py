@@ -176,25 +176,6 @@ def test_one_host_for_several_models(kind, layers, final):
         embed_normalised(from_model(Model("RMSPre", final, layers=layers)), replace(host, theta=1e9, width=7))
 
 
-@pytest.mark.parametrize("layers", [1, 2])
-def test_the_hosts_root_mean_square_is_the_models(layers):
-    """What the construction rests on: after layer 1 it is kappa times the model's, row by row, whatever the attention."""
-    found = embed_normalised(from_model(Model("RMS", layers == 1, layers=layers)))
-    model, tokens, seen = found.model, np.array([1, 2, 2, 0]), {}
-    place = f"input of layer {layers - 1}" if layers > 1 else "logits"
-
-    class Watched(type(found.host.norm)):
-        def size(self, x):
-            return seen.setdefault(x.shape[1], []).append(super().size(x)) or super().size(x)
-
-    norm = Watched(**vars(found.host.norm))
-    replace(model, norm=norm).stages(tokens)[place]
-    replace(found.host, norm=norm).forward(found.E[tokens * 4 + np.arange(4)], model.attention)
-    own, hosts = seen[6], seen[found.host.m]
-    assert len(own) == len(hosts) == 2
-    assert all(np.allclose(theirs, 2 * ours, rtol=1e-11, atol=0) for ours, theirs in zip(own, hosts, strict=True))
-
-
 def another_norm(module):
     module.blocks[0].ln1 = RMSNorm(1e-5)
 

@@ -132,18 +132,6 @@ def test_least_dimension_is_that_of_the_full_hankel_matrices(H, L, residual):
         assert (E @ r_all(host) == w_all(target)).all()
 
 
-def test_the_grid_has_states_that_come_late_and_overlaps():
-    # the staircase formula differs from the largest rank somewhere: else the sum is never tested
-    rng = np.random.default_rng(3)
-    seen = set()
-    for _ in range(60):
-        target = drawn(rng, Shape(2, 2, 1, 1, 1, residual=True), 6, density=0.3)
-        least = least_dimension(target)
-        assert least.m == slow_least(target)[0]
-        seen.add(least.m - max(least.ranks))
-    assert max(seen) > 0
-
-
 @pytest.mark.parametrize(("H", "L", "residual"), GRID)
 def test_generic_targets_have_the_counted_dimension(H, L, residual):
     rng = np.random.default_rng(H + L)
@@ -241,71 +229,6 @@ def test_simplified_targets_have_the_same_outputs_exactly():
         assert sizes == sorted(sizes, reverse=True)
 
 
-# --- no smaller host: every host over the field of two elements ----------------------------------------------
-
-
-def rank_mod_2(matrix):
-    if 0 in matrix.shape:
-        return 0
-    return int(linear_mod_2(np.array(matrix % 2, dtype=np.int64)))
-
-
-def linear_mod_2(table):
-    rank = 0
-    for column in range(table.shape[1]):
-        pivots = np.nonzero(table[rank:, column])[0]
-        if len(pivots):
-            table[[rank, rank + pivots[0]]] = table[[rank + pivots[0], rank]]
-            others = np.nonzero(table[:, column])[0]
-            table[others[others != rank]] ^= table[rank]
-            rank += 1
-        if rank == len(table):
-            break
-    return rank
-
-
-def exists_mod_2(target, m):
-    """Whether some host of dimension m over the two-element field matches, by trying them all (keys are zero; one head)."""
-    shape = target.shape
-    L, d_in, d_out = shape.layers, shape.d_in, shape.d_out
-    sizes = [d_in * m, *[m] * L, *[m * m] * L, m * d_out]
-    total = sum(sizes)
-    codes = np.arange(2**total, dtype=np.int64)
-    bits = ((codes[:, None] >> np.arange(total)) & 1).astype(np.uint8)
-    parts = np.split(bits, np.cumsum(sizes)[:-1], axis=1)
-    E = parts[0].reshape(-1, d_in, m)
-    R_Q = [x.reshape(-1, m, 1) for x in parts[1 : 1 + L]]
-    R_V = [x.reshape(-1, m, m) for x in parts[1 + L : 1 + 2 * L]]
-    U = parts[-1].reshape(-1, m, d_out)
-    good = np.ones(len(codes), dtype=bool)
-    for last in range(L + 1):
-        for word, wanted in full_rows(target, last):
-            x = E
-            for layer, letter in enumerate(word):
-                if letter >= shape.residual:
-                    x = (x @ R_V[layer]) % 2
-            reader, goal = (
-                (U, wanted @ target.unembedding()) if last == L else (R_Q[last], wanted @ target.W_Q[last][0])
-            )
-            good &= ((x @ reader) % 2 == np.array(goal % 2, dtype=np.uint8)).all(axis=(1, 2))
-    return bool(good.any())
-
-
-@pytest.mark.parametrize(("L", "d_in", "residual"), [(1, 2, False), (1, 2, True), (2, 2, False), (2, 1, True)])
-def test_every_smaller_host_fails_over_the_two_element_field(L, d_in, residual):
-    rng = np.random.default_rng(L + d_in)
-    seen = set()
-    for _ in range(10):
-        target = drawn(rng, Shape(1, L, 1, d_in, 1, residual=residual), 3, inner=3)
-        bits = {n: rng.integers(0, 2, size=getattr(target, n).shape) for n in ("W_Q", "W_V", "W_O", "W_E", "W_U")}
-        target = dataclasses.replace(target, **bits, W_K=0 * target.W_K)
-        m = slow_least(target, rank_mod_2)[0]
-        seen.add(m)
-        for size in (1, 2):
-            assert exists_mod_2(target, size) == (size >= m)
-    assert len(seen) > 1
-
-
 # --- the exact test that a host matches ----------------------------------------------------------------------
 
 
@@ -401,11 +324,3 @@ def test_the_error_on_given_inputs_is_proven_and_tight(residual):
     assert error <= 0.01
     assert host.m == 1 or given.error(*given.host(host.m - 1)) > 0.01
     assert given.least_within(1e-40) is None
-
-
-def test_widths_out_of_reach_are_refused():
-    from utfproof.errors import ResourceLimit
-
-    wide = real(np.random.default_rng(0), Shape(1, 1, 1, 2), 513)
-    with pytest.raises(ResourceLimit, match="the limit is 512"):
-        least_dimension(wide)
