@@ -10,14 +10,14 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from utfproof.errors import MalformedInput, ResourceLimit, UtfproofError
 from utfproof.ground.files import json_files, make_folder, read_json, write_json
-from utfproof.ground.forms import is_number
+from utfproof.ground.forms import NUMBER, WHOLE, Each, Maybe, conform
 from utfproof.matching import embed
 from utfproof.shapes import matching_dimension
 from utfproof.systems import Target, Universal
@@ -42,7 +42,6 @@ PERTURBATIONS = (0.0, 1e-3, 1e-2, 1e-1)
 """Relative: noise of that size times the norm of E (of U) is added to E (to U). 0: the embedded point itself."""
 AGREEMENT = 1e-6
 """Largest difference of logits in float64, over the largest logit, that an embedding may show."""
-_CURVE_POINTS = 20
 _HUGE = sys.float_info.max
 """What stands for infinity and NaN, which JSON does not have."""
 
@@ -230,12 +229,8 @@ def train_on(start: Trainer, size: float, source: ResultSource, setting: Optimum
     _set(trainer, perturbed(values, size, source.seed) if size else values)
     trainer.first_batch = source.preset.steps
     before = trainer.evaluate(setting.eval_sequences)
-    curve = []
-    every = max(1, setting.steps // _CURVE_POINTS)
     while trainer.done < setting.steps:
         trainer.step()
-        if trainer.done % every == 0:
-            curve.append([trainer.done, float(trainer.loss), float(trainer.accuracy)])
     after = trainer.evaluate(setting.eval_sequences)
     moved = sum(float((trainer.model[n].detach().double() - values[n]).square().sum()) for n in values)
     whole = sum(float(values[n].square().sum()) for n in values)
@@ -247,7 +242,6 @@ def train_on(start: Trainer, size: float, source: ResultSource, setting: Optimum
         "before": scores_document(before),
         "after": scores_document(after),
         "distance": math.sqrt(moved / whole),
-        "curve": curve,
     }
 
 
@@ -363,49 +357,45 @@ def read_documents(folder: Path | str = DEFAULT_FOLDER) -> list[dict[str, Any]]:
     return found
 
 
-_SCORES = ("loss", "accuracy", "accuracy_answers")
-_HOST = ("m", "condition", "embedded", "agreement", "trained_on", "eval_sequences")
-_PART = ("perturbation", "steps", "learning_rate", "before", "after")
+_SCORES = {"loss": Maybe(NUMBER), "accuracy": NUMBER, "accuracy_answers": NUMBER}
+_FORM = {
+    "format": (FORMAT,),
+    "version": (str(VERSION),),
+    "key": str,
+    "preset": {"task": str, "m": WHOLE, "steps": WHOLE},
+    "seed": WHOLE,
+    "trained": {"accuracy?": NUMBER, "eval_sequences?": WHOLE},
+    "hosts": Each(
+        {
+            "m": WHOLE,
+            "condition": Maybe(NUMBER),
+            "embedded": _SCORES,
+            "agreement": {"largest_difference": NUMBER, "largest_logit": NUMBER},
+            "eval_sequences": WHOLE,
+            "trained_on": [
+                {"perturbation": NUMBER, "steps": WHOLE, "learning_rate": NUMBER, "before": _SCORES, "after": _SCORES}
+            ],
+        }
+    ),
+    "left_out": Each(str),
+}
 
 
 def check_document(document: Any, source: str) -> dict[str, Any]:
     """The document, if it has what the tables read. MalformedInput, naming `source`, otherwise."""
     if not isinstance(document, dict) or document.get("format") != FORMAT or document.get("version") != VERSION:
         raise MalformedInput(f"{source} is no result of optimum (format {FORMAT}, version {VERSION})")
+    conform({**document, "version": str(VERSION)}, _FORM, source)
+    parts = [
+        part[when] for host in document["hosts"].values() for part in host["trained_on"] for when in ("before", "after")
+    ]
+    for scores in (document["trained"], *(host["embedded"] for host in document["hosts"].values()), *parts):
+        if not 0 <= scores.get("accuracy", 0) <= 1:
+            raise MalformedInput(f"{source}: accuracy {scores['accuracy']} is not from 0 to 1")
     try:
         key = run_key(document["preset"], document["seed"], "theory")
-        _require(document["key"] == key, f"key is {document['key']!r}, which the preset and seed contradict")
-        if document["trained"]:
-            _check_scores(document["trained"])
-            _require(isinstance(document["trained"]["eval_sequences"], int), "eval_sequences is no integer")
-        for name, host in document["hosts"].items():
-            _require(all(field in host for field in _HOST), f"host {name} lacks {_lacking(host, _HOST)}")
-            _check_scores(host["embedded"])
-            OptimumAgreement(**host["agreement"])
-            for part in host["trained_on"]:
-                _require(all(field in part for field in _PART), f"host {name} lacks {_lacking(part, _PART)}")
-                _check_scores(part["before"])
-                _check_scores(part["after"])
-        _require(isinstance(document["left_out"], dict), "left_out is no object")
-    except (KeyError, TypeError, AttributeError) as error:
-        raise MalformedInput(f"{source}: {type(error).__name__} {error}") from None
-    except MalformedInput as error:
-        raise MalformedInput(f"{source}: {error}") from None
+    except KeyError as error:
+        raise MalformedInput(f"{source}: the preset lacks {error}") from None
+    if document["key"] != key:
+        raise MalformedInput(f"{source}: key is {document['key']!r}, which the preset and seed contradict")
     return document
-
-
-def _lacking(values: Any, names: Sequence[str]) -> str:
-    return ", ".join(name for name in names if name not in values)
-
-
-def _require(fine: bool, problem: str) -> None:
-    if not fine:
-        raise MalformedInput(problem)
-
-
-def _check_scores(scores: dict[str, Any]) -> None:
-    for name in _SCORES:
-        value = scores[name]
-        fine = value is None and name == "loss"
-        fine = fine or (is_number(value) and value >= 0)
-        _require(fine and (name == "loss" or value <= 1), f"{name} is {value!r}")

@@ -16,7 +16,7 @@ from typing import Any
 
 from utfproof.errors import MalformedInput
 from utfproof.ground.files import json_files, make_folder, read_json, write_json
-from utfproof.ground.forms import is_number
+from utfproof.ground.forms import ANY, NUMBER, WHOLE, Each, conform
 from utfproof.training.presets import MLP_FACTOR, PAPER_HOSTS, PAPER_VARIANTS, SETTINGS, Preset, home_of, variant_of
 from utfproof.training.tables import SAME, Cells, Further, Measured
 
@@ -140,20 +140,11 @@ def to_document(result: RunResult) -> dict[str, Any]:
     return {"format": FORMAT, "version": VERSION, **asdict(result), "curve": [list(point) for point in result.curve]}
 
 
-_KINDS: dict[str, tuple[type, ...]] = {
-    **dict.fromkeys(("seed", "steps", "eval_sequences", "parameters"), (int,)),
-    **dict.fromkeys(("accuracy", "accuracy_answers", "loss", "seconds"), (int, float)),
-    **dict.fromkeys(("device", "dtype", "engine", "note", "setting"), (str,)),
-    **{"preset": (dict,), "curve": (list,), "complete": (bool,), "stopped_early": (bool,)},
-}
-_LEAST = {
-    "seed": 0,
-    "steps": 0,
-    "eval_sequences": 1,
-    "seconds": 0,
-    "parameters": 0,
-    "accuracy": 0,
-    "accuracy_answers": 0,
+_FORM = {
+    **dict.fromkeys(("seed", "steps", "eval_sequences", "parameters"), WHOLE),
+    **dict.fromkeys(("accuracy", "accuracy_answers", "loss", "seconds"), NUMBER),
+    **dict.fromkeys(("device", "dtype", "engine", "note"), str),
+    **{"preset": Each(ANY), "curve": [[NUMBER]], "complete": bool, "stopped_early": bool, "setting": tuple(SETTINGS)},
 }
 
 
@@ -161,42 +152,30 @@ def from_document(document: Any, source: str) -> RunResult:
     """The run of a JSON document; MalformedInput, naming `source`, unless every field is there and possible."""
     if not isinstance(document, dict) or document.get("format") != FORMAT or document.get("version") != VERSION:
         raise MalformedInput(f"{source} is no training result (format {FORMAT}, version {VERSION})")
-    values: dict[str, Any] = {"setting": "theory", "stopped_early": False}
-    values |= {name: value for name, value in document.items() if name not in ("format", "version")}
-    names = {item.name for item in fields(RunResult)}
-    if wrong := sorted(names ^ set(values)):
-        raise MalformedInput(f"{source}: field {wrong[0]} is {'missing' if wrong[0] in names else 'unknown'}")
-    for name, kinds in _KINDS.items():
-        value = values[name]
-        if not isinstance(value, kinds) or (isinstance(value, bool) and bool not in kinds):
-            raise MalformedInput(f"{source}: {name} is {value!r}, a {type(value).__name__}")
-        if kinds[0] is int and not is_number(value):
-            raise MalformedInput(f"{source}: {name} is {str(value)[:40]}, which is out of range")
-    for name, least in _LEAST.items():
-        most = 1 if name.startswith("accuracy") else None
-        if values[name] < least or (most and values[name] > most):
+    values: dict[str, Any] = {"setting": "theory", "stopped_early": False, **document}
+    del values["format"], values["version"]
+    if wrong := sorted(set(_FORM) ^ set(values)):
+        raise MalformedInput(f"{source}: field {wrong[0]} is {'missing' if wrong[0] in _FORM else 'unknown'}")
+    conform(values, _FORM, source)
+    for name, least, most in (
+        ("accuracy", 0, 1),
+        ("accuracy_answers", 0, 1),
+        ("seconds", 0, None),
+        ("eval_sequences", 1, None),
+    ):
+        if values[name] < least or (most is not None and values[name] > most):
             raise MalformedInput(f"{source}: {name} {values[name]} is out of range")
-    if values["setting"] not in SETTINGS:
-        raise MalformedInput(f"{source}: setting {values['setting']!r} is unknown; expected {' or '.join(SETTINGS)}")
-    values["curve"] = _curve(values["curve"], values["steps"], source)
+    for point in values["curve"]:
+        if len(point) != 3 or point[0] not in range(values["steps"] + 1) or not 0 <= point[2] <= 1:
+            raise MalformedInput(f"{source}: curve has {str(point)[:60]}; expected [step, loss, accuracy from 0 to 1]")
+    values["curve"] = [(int(step), float(loss), float(accuracy)) for step, loss, accuracy in values["curve"]]
     _check_preset(values["preset"], source)
-    result = RunResult(**values)
-    most = result.preset["steps"]
+    result, most = RunResult(**values), values["preset"]["steps"]
     if result.steps > most or (result.stopped_early and result.steps == most):
         raise MalformedInput(f"{source}: {result.steps} steps contradict the {most} of the preset")
     if result.complete != is_complete(result.preset, result.setting, result.steps, result.stopped_early):
         raise MalformedInput(f"{source}: complete is {result.complete}, which {result.steps} steps contradict")
     return result
-
-
-def _curve(points: list[Any], steps: int, source: str) -> list[tuple[int, float, float]]:
-    for point in points:
-        fine = isinstance(point, list) and len(point) == 3 and all(map(is_number, point))
-        if not fine or point[0] not in range(steps + 1) or not 0 <= point[2] <= 1:
-            raise MalformedInput(
-                f"{source}: curve has {str(point)[:60]}; expected [step up to {steps}, loss, accuracy from 0 to 1]"
-            )
-    return [(int(step), float(loss), float(accuracy)) for step, loss, accuracy in points]
 
 
 _KEPT = {item.name for item in fields(Preset)} - {"setting"}
