@@ -359,8 +359,6 @@ def read_documents(folder: Path | str = DEFAULT_FOLDER) -> list[dict[str, Any]]:
 
 _SCORES = {"loss": Maybe(NUMBER), "accuracy": NUMBER, "accuracy_answers": NUMBER}
 _FORM = {
-    "format": (FORMAT,),
-    "version": (str(VERSION),),
     "key": str,
     "preset": {"task": str, "m": WHOLE, "steps": WHOLE},
     "seed": WHOLE,
@@ -385,7 +383,7 @@ def check_document(document: Any, source: str) -> dict[str, Any]:
     """The document, if it has what the tables read. MalformedInput, naming `source`, otherwise."""
     if not isinstance(document, dict) or document.get("format") != FORMAT or document.get("version") != VERSION:
         raise MalformedInput(f"{source} is no result of optimum (format {FORMAT}, version {VERSION})")
-    conform({**document, "version": str(VERSION)}, _FORM, source)
+    conform(document, _FORM, source)
     parts = [
         part[when] for host in document["hosts"].values() for part in host["trained_on"] for when in ("before", "after")
     ]

@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from utfproof.errors import MalformedInput
 from utfproof.ground.arrays import require_device, whole_products
-from utfproof.ground.resources import keep_freed_memory, require_memory
+from utfproof.ground.resources import keep_freed_memory
 from utfproof.training.model import TF32, build_model, is_trained
 from utfproof.training.paths import PathEngine
-from utfproof.training.presets import MLP_FACTOR, Preset
+from utfproof.training.presets import Preset
 from utfproof.training.task import Batch, seeded
 from utfproof.training.wide import WideEngine
 
@@ -60,7 +60,7 @@ def engine_name(preset: Preset, engine: str) -> str:
 
 class Trainer:
     """A model, its optimiser and engine. `done` counts steps; `loss` and `accuracy` are those of the last batch.
-    MalformedInput for what cannot run, ResourceLimit before allocating."""
+    MalformedInput for what cannot run."""
 
     def __init__(
         self,
@@ -80,7 +80,6 @@ class Trainer:
         self.task, self.scored_task = preset.make_task(), preset.make_task(scored=True)
         self.on_gpu = torch.device(device).type == "cuda"
         name = engine_name(preset, engine)
-        require_memory(self._least_memory(name), f"a step of {preset.batch} sequences, m = {preset.m},", max_memory)
         self.model = build_model(preset, seed, self.task.context, device=device, dtype=dtype, max_memory=max_memory)
         self.engine: PathEngine | WideEngine = (
             PathEngine(self.model, self.task.input_ids) if name == "paths" else WideEngine(self.model)
@@ -92,17 +91,6 @@ class Trainer:
         self.accuracy = torch.zeros((), device=device, dtype=torch.float64)
         self._graph: Any = None
         self._inputs: Batch | None = None
-
-    def _least_memory(self, engine: str) -> int:
-        """Bytes of E and U with their gradients and moments, the batch, and m-wide activations that gradients need."""
-        preset, context = self.preset, self.task.context
-        size = {"float64": 8, "bfloat16": 2}.get(self.dtype, 4)
-        parameters = 4 * size * 2 * preset.m * preset.vocabulary
-        batch = (2 * 8 + 3) * preset.batch * context
-        if engine == "paths":
-            return parameters + batch
-        each = preset.m * (2 + 2 * preset.norm) + 3 * preset.mlp * MLP_FACTOR * preset.m + 3 * preset.heads * context
-        return parameters + batch + size * each * self._together(engine) * context * preset.layers
 
     def _optimizer(self) -> Any:
         """AdamW with its state made at once: a captured graph may make none."""

@@ -206,10 +206,7 @@ def document(
             }
             for part in parts
         ],
-        "baselines": {
-            task: [{**asdict(rule), "standard_error": rule.standard_error} for rule in found]
-            for task, found in rules.items()
-        },
+        "baselines": {task: [asdict(rule) for rule in found] for task, found in rules.items()},
         "further": [
             {"name": f.name, "differences": f.differences, "measured": measured_document(f.measured)} for f in further
         ],

@@ -6,7 +6,6 @@ batches. CPU and CUDA generators give different numbers for the same seed.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
@@ -72,26 +71,11 @@ class Task(Protocol):
 
 @dataclass(frozen=True)
 class Baseline:
-    """What a rule reaches, as fractions. answers: the task's second accuracy. sequences: how many were drawn; 0: exact."""
+    """What a simple rule reaches: a name, the rule in words, and its accuracy as a fraction."""
 
     name: str
     rule: str
     accuracy: float
-    answers: float
-    sequences: int = 0
-
-    @property
-    def standard_error(self) -> float:
-        """Of the accuracy; 0 where it is exact."""
-        return math.sqrt(self.accuracy * (1 - self.accuracy) / self.sequences) if self.sequences else 0.0
-
-
-def fixed_attention(accuracies: tuple[float, float], sequences: int) -> list[Baseline]:
-    """The best models whose heads attend to everything alike, from stored accuracies: without, then with a residual
-    stream."""
-    names = ("fixed attention", "fixed attention, residual")
-    words = "the best readout of causal means of the tokens"
-    return [Baseline(name, words, value, value, sequences) for name, value in zip(names, accuracies, strict=True)]
 
 
 @dataclass(frozen=True)

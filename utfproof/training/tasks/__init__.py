@@ -11,7 +11,7 @@ from typing import Any
 
 from utfproof.errors import MalformedInput
 from utfproof.paper import tables as paper
-from utfproof.training.task import Baseline, Kind, Task
+from utfproof.training.task import Kind, Task
 
 
 def _families() -> list[tuple[Kind, ...]]:
@@ -43,8 +43,3 @@ def task_named(name: str, **options: Any) -> Task:
         return kind.make(**options)
     except TypeError as error:
         raise MalformedInput(f"task {name}: {error}") from None
-
-
-def best_rule(name: str, length: int = 0) -> Baseline | None:
-    """The best of a task's simple rules at this length (0: the usual one); None without rules."""
-    return max(kind_of(name).baselines(length), key=lambda rule: rule.accuracy, default=None)
