@@ -298,9 +298,11 @@ def _rank(n: int, _: Path) -> tuple[Call, Call]:
 
 @_row("rank modulo p", "FLINT", (512, 1024), (256,), peer=True)
 def _rank_flint(n: int, _: Path) -> tuple[Call, Call]:
-    from utfproof.exact.gfp.flint_engine import to_flint
+    import numpy as np
+    from flint import nmod_mat
 
-    return _ranked(n), to_flint(*_matrix(n)).rank
+    matrix, p = _matrix(n)
+    return _ranked(n), nmod_mat(n, n, np.mod(matrix, p).astype(np.int64).reshape(-1).tolist(), p).rank
 
 
 @_row("certify a random host", "float64 product", (1824, 3648), (912,))

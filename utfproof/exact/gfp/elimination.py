@@ -41,14 +41,14 @@ class PivotBlock:
     inverse: Any
 
 
-def invert_without_exchanges(table: np.ndarray, kernels: NumpyKernels) -> tuple[np.ndarray, int] | None:
-    """Inverse and determinant of a square [k, k] of residues in main memory; None where a leading minor vanishes.
+def invert_without_exchanges(table: np.ndarray, kernels: NumpyKernels) -> np.ndarray | None:
+    """Inverse of a square [k, k] of residues in main memory; None where a leading minor vanishes.
 
     Gauss-Jordan in place, four columns at a time: their square is inverted among Python's integers, which costs less than
     array operations of this size. Entries grow by one product per column before they are reduced.
     """
     p, size, step = kernels.p, len(table), min(_TINY, kernels.length)
-    determinant, summed = 1, 0
+    summed = 0
     lines, scaled, update = np.zeros((2, step, size)), np.zeros((step, size)), np.empty((size, size))
     reduce_lines, reduce_scaled = kernels.reducer(lines), kernels.reducer(scaled)
     row, column = lines
@@ -62,11 +62,9 @@ def invert_without_exchanges(table: np.ndarray, kernels: NumpyKernels) -> tuple[
         row[:] = table[start:stop]
         column[:] = table[:, start:stop].T
         reduce_lines()
-        found = _invert_tiny(row[:, start:stop].astype(np.int64).tolist(), p)
-        if found is None:
+        inverse = _invert_tiny(row[:, start:stop].astype(np.int64).tolist(), p)
+        if inverse is None:
             return None
-        inverse, factor = found
-        determinant = determinant * factor % p
         np.matmul(inverse, row, scaled)
         scaled[:, start:stop] = inverse
         reduce_scaled()
@@ -75,24 +73,22 @@ def invert_without_exchanges(table: np.ndarray, kernels: NumpyKernels) -> tuple[
         table[start:stop] = scaled
         summed += step
     kernels.reduce(table)
-    return table, determinant
+    return table
 
 
-def _invert_tiny(square: list[list[int]], p: int) -> tuple[np.ndarray, int] | None:
+def _invert_tiny(square: list[list[int]], p: int) -> np.ndarray | None:
     """The same for at most four rows of Python's integers, by the complement of what their first two rows reach."""
     size = len(square)
     if size < _TINY:
         square = [row + [0] * (_TINY - size) for row in square]
         square += [[int(j == i) for j in range(_TINY)] for i in range(size, _TINY)]
     (a, b, *B), (c, d, *D), (*C, m, n), (*G, o, q) = square
-    if (found := _invert_two(a, b, c, d, p)) is None:
+    if (first := _invert_two(a, b, c, d, p)) is None:
         return None
-    first, factor = found
     right, left = _times_two(first, (*B, *D), p), _times_two((*C, *G), first, p)
     s, t, u, v = _times_two((*C, *G), right, p)
-    if (found := _invert_two(m - s, n - t, o - u, q - v, p)) is None:
+    if (last := _invert_two(m - s, n - t, o - u, q - v, p)) is None:
         return None
-    last, other = found
     below = _times_two(last, left, p)
     (a, b, c, d), (e, f, g, h), (i, j, k, l) = first, _times_two(right, last, p), below  # noqa: E741
     s, t, u, v = _times_two(right, below, p)
@@ -100,19 +96,19 @@ def _invert_tiny(square: list[list[int]], p: int) -> tuple[np.ndarray, int] | No
     half = (p - 1) // 2
     entries = (a + s, b + t, -e, -f, c + u, d + v, -g, -h, -i, -j, m, n, -k, -l, o, q)
     inverse = np.array([(x + half) % p - half for x in entries], dtype=np.float64).reshape(_TINY, _TINY)
-    return inverse[:size, :size], factor * other % p
+    return inverse[:size, :size]
 
 
 _Two = tuple[int, ...]
 
 
-def _invert_two(a: int, b: int, c: int, d: int, p: int) -> tuple[_Two, int] | None:
-    """Inverse modulo p of the rows (a, b), (c, d), and their determinant; None where that or a is zero."""
+def _invert_two(a: int, b: int, c: int, d: int, p: int) -> _Two | None:
+    """Inverse modulo p of the rows (a, b), (c, d); None where their determinant or a is zero."""
     determinant = (a * d - b * c) % p
     if not (a % p and determinant):
         return None
     inverse = pow(determinant, -1, p)
-    return (d * inverse % p, -b * inverse % p, -c * inverse % p, a * inverse % p), determinant
+    return d * inverse % p, -b * inverse % p, -c * inverse % p, a * inverse % p
 
 
 def _times_two(x: _Two, y: _Two, p: int) -> _Two:
@@ -139,7 +135,6 @@ class Elimination:
         self.rows = np.arange(work.shape[0])
         self.columns: list[int] = []
         self.blocks: list[PivotBlock] = []
-        self._determinant = 1
         m, n = work.shape
         r = min(m, n)
         operations = 2.0 * (m * n * r - (m + n) * r * r / 2 + r**3 / 3)
@@ -151,12 +146,6 @@ class Elimination:
     def rank(self) -> int:
         """Number of pivots."""
         return len(self.columns)
-
-    @property
-    def determinant(self) -> int:
-        """Of the pivots' submatrix, with the sign of the row permutation, which is not followed where rows are ordered."""
-        assert not self._ordered, "rows that are brought back to their order change the sign"
-        return self._determinant
 
     def _eliminate(self, left: int, right: int, debt: int) -> None:
         """Find the pivots of columns left ... right-1, whose entries in rows from `rank` on are up to date."""
@@ -232,14 +221,14 @@ class Elimination:
             square = self.kernels.host(self.work[top : top + width, left:right])
             found = invert_without_exchanges(square, self._small)
             if found is not None:
-                self._append(list(range(left, right)), *found)
+                self._append(list(range(left, right)), found)
                 return True
         if width > THIN:
             return False
         self._thin(left, right)
         return True
 
-    def _append(self, columns: list[int], inverse: np.ndarray, determinant: int) -> None:
+    def _append(self, columns: list[int], inverse: np.ndarray) -> None:
         """A block whose pivot rows stand at the top; write its part of L."""
         top, stop = self.rank, self.rank + len(columns)
         on_device = self.kernels.device(inverse)
@@ -249,7 +238,6 @@ class Elimination:
             self.work[stop:, top:stop] = self.kernels.product(below, on_device)
         self.blocks.append(PivotBlock(top, stop, on_device))
         self.columns += columns
-        self._determinant = self._determinant * determinant % self.p
 
     def _thin(self, left: int, right: int) -> None:
         """Pivot search over whole columns, on a transposed copy in main memory [width, rows]."""
@@ -275,7 +263,6 @@ class Elimination:
                 swap, back = [found, found + int(pick)], [found + int(pick), found]
                 table[:, swap] = table[:, back]
                 order[swap], origin[swap] = order[back], origin[back]
-                self._determinant = -self._determinant % p
             pivots.append(left + column)
             if column + 1 == right - left:
                 break
@@ -291,7 +278,7 @@ class Elimination:
         square = self.kernels.host(self.work[top : top + len(pivots), pivots])
         inverted = invert_without_exchanges(square, small)
         assert inverted is not None, "pivots were found one by one, so every leading minor is nonzero"
-        self._append(pivots, *inverted)
+        self._append(pivots, inverted)
 
     def _reorder(self, order: np.ndarray) -> None:
         """Rows from `rank` on become those that stood at `rank` + order."""
