@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from math import inf
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -152,8 +151,6 @@ MaxMemory = Annotated[
     int | None, option("Memory limit such as 4G; 80 % of RAM unless said otherwise.", parser=memory, aside=True)
 ]
 """In bytes."""
-Output = Annotated[Path, written("Certificate to write (.json).", "-o", "--output")]
-Table = Annotated[Path | None, written("Also write the JSON document here.", "-o", "--output")]
 
 
 def option_of(name: str) -> str:

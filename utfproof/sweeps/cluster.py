@@ -14,7 +14,7 @@ import uuid
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager, suppress
-from typing import Any, Protocol
+from typing import Any
 from urllib.parse import urlsplit
 
 from utfproof.errors import MalformedInput, UtfproofError, install
@@ -37,14 +37,6 @@ class WorkersLost(UtfproofError):
     """The workers are gone; stored results are kept."""
 
     exit_code = 4
-
-
-class Workers(Protocol):
-    """Somewhere that runs batches of tasks."""
-
-    def run(self, batches: Iterable[Sequence[SweepTask]], function: Run = run_batch) -> Iterator[list[Answer]]:
-        """The answers of every batch, in any order. Closing the iterator stops the work."""
-        ...
 
 
 def require_dask() -> None:
@@ -87,8 +79,11 @@ class DaskWorkers:
         require_dask()
 
     def run(self, batches: Iterable[Sequence[SweepTask]], function: Run = run_batch) -> Iterator[list[Answer]]:
-        """As `Workers.run`. A batch whose worker dies is run again job by job; a job is given up after MAX_DEATHS. Raises
-        MalformedInput where no scheduler answers, WorkersLost when it or all its workers go away."""
+        """The answers of every batch, in any order; closing the iterator stops the work.
+
+        A batch whose worker dies is run again job by job; a job is given up after MAX_DEATHS. Raises MalformedInput where no
+        scheduler answers, WorkersLost when it or all its workers go away.
+        """
         with ExitStack() as stack:
             client = stack.enter_context(self._local() if self.endpoint is None else self._remote(*self.endpoint))
             run = _Run(client, self.place, self.note, function)

@@ -12,11 +12,11 @@ import os
 import platform
 import time
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from utfproof.errors import ResourceLimit, UtfproofError
 from utfproof.ground.notions import Notion
@@ -51,32 +51,8 @@ class Context:
     max_memory: int | None = None
 
 
-class Sweepable(Protocol):
-    """A command as a sweep sees it."""
-
-    name: str
-
-    @property
-    def keys(self) -> Mapping[str, Key]:
-        """What a sweep file may set."""
-        ...
-
-    @property
-    def versions(self) -> dict[str, int | str]:
-        """Versions of the formats that results are written in."""
-        ...
-
-    def prepared(self, given: dict[str, Any], folder: Path) -> Iterator[tuple[dict[str, Any], dict[str, str]]]:
-        """Canonical parameters of one combination, with the files that they name by digest."""
-        ...
-
-    def result(self, parameters: Parameters, context: Context) -> Found:
-        """Run it."""
-        ...
-
-
-Find = Callable[[str], Sweepable]
-"""The command of this name; a worker imports this function by its own name."""
+Find = Callable[[str], Any]
+"""From a name to the command (utfproof/cli/command.py); a worker imports this function by its own name."""
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from utfproof.errors import Stopped
-from utfproof.sweeps.cluster import Run, Workers, WorkersLost
+from utfproof.sweeps.cluster import Run, WorkersLost
 from utfproof.sweeps.jobs import Answer, Find, SweepJob, SweepTask, code_digest, run_batch, verdict_of
 from utfproof.sweeps.spec import Sweep
 from utfproof.sweeps.store import Store
@@ -67,7 +67,7 @@ class Summary:
 def run_sweep(
     sweep: Sweep,
     folder: Path | str,
-    workers: Workers,
+    workers: Any,
     *,
     find: Find,
     reuse: bool = False,
@@ -79,7 +79,7 @@ def run_sweep(
 
     reuse: keep results of other code. max_memory: bytes allowed to one job. progress: called with the number of jobs that
     ended or have a result. Raises MalformedInput for a folder that cannot serve, Stopped on Ctrl-C, WorkersLost (exit code 4)
-    when a cluster is gone.
+    when a cluster is gone. workers: has `run`, as `DaskWorkers`.
     """
     summary, store, pace = Summary(sweep.size), Store(folder), _Pace()
     out: dict[str, tuple[int, SweepJob]] = {}
@@ -108,7 +108,7 @@ def run_sweep(
             batches = missing()
             first = next(batches, None)
             if first is not None:
-                with closing(workers.run(itertools.chain([first], batches), function)) as ended:  # type: ignore[type-var]
+                with closing(workers.run(itertools.chain([first], batches), function)) as ended:
                     for answers in ended:
                         _keep(answers, out, store, summary)
                         pace.saw(answers)
