@@ -12,7 +12,7 @@ from utfproof import weights
 from utfproof.cli.app import run
 from utfproof.cli.output import show
 from utfproof.constructions import build_host, random_target
-from utfproof.jobs.job import Outcome
+from utfproof.cli.outcome import Outcome
 from utfproof.matching import embed
 from utfproof.shapes import Shape
 

@@ -9,8 +9,8 @@ import re
 import sys
 from typing import Any
 
+from utfproof.cli.outcome import Outcome
 from utfproof.ground.console import console
-from utfproof.jobs.job import Outcome
 
 
 def plain(text: str) -> str:

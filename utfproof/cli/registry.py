@@ -42,37 +42,14 @@ def stem(name: str) -> str:
 NAMES = _names()
 
 
-class _Legacy:
-    def __init__(self, name: str) -> None:
-        from utfproof.jobs.registry import commands
-
-        self.name, self.kind = name, commands()[name].load()
-        self.form = self.kind.form
-
-    def register(self, app: Any, name: str) -> None:
-        from utfproof.cli.declare import add
-
-        self.kind.register(app) if hasattr(self.kind, "register") else add(app, name, self.kind)
-
-
-def _is_legacy(name: str) -> bool:
-    return not (_FOLDER / f"{stem(name)}.py").exists()
-
-
 def load(name: str) -> Any:
     """The `Command` of this name."""
-    if _is_legacy(name):
-        return _Legacy(name)
     return getattr(import_module(f"utfproof.commands.{stem(name)}"), stem(name)).command
 
 
 @cache
 def help_of(name: str) -> str:
     """A command's docstring, read from its source: a list of commands imports none of them."""
-    if _is_legacy(name):
-        from utfproof.jobs.registry import commands
-
-        return commands()[name].help
     tree = ast.parse((_FOLDER / f"{stem(name)}.py").read_text(encoding="utf-8"))
     found = next(node for node in tree.body if isinstance(node, ast.FunctionDef) and node.name == stem(name))
     return inspect.cleandoc(ast.get_docstring(found) or "")
@@ -90,10 +67,6 @@ def in_sweep(name: str) -> Any:
     if name not in known:
         raise MalformedInput(f"command {name!r} is unknown; {choose(name, known)}")
     try:
-        if _is_legacy(first.get(name, name)):
-            from utfproof.cli.grid import in_sweep as legacy
-
-            return legacy(name)
         return load(first.get(name, name))
     except ModuleNotFoundError as error:
         raise MalformedInput(f"command {name!r} cannot run here: module {error.name} is missing") from error

@@ -8,8 +8,8 @@ from typing import Any
 from utfproof.cli import questions as options
 from utfproof.cli.command import Given
 from utfproof.cli.options import required_shape
+from utfproof.commands.hosts import load_host
 from utfproof.errors import MalformedInput
-from utfproof.jobs.embed import load_host
 from utfproof.systems import Target, Universal
 
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from utfproof.cli import questions as options
 from utfproof.errors import MalformedInput
-from utfproof.jobs import options
 from utfproof.systems import Target, Universal
 
 OWN_NORM = "own-norm"

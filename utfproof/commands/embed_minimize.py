@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from utfproof.attention import SoftmaxAttention
+from utfproof.cli import questions as options
+from utfproof.cli.outcome import Outcome
+from utfproof.commands import readings
 from utfproof.errors import MalformedInput, Refuted
 from utfproof.ground.files import require_writable, together
 from utfproof.ground.progress import stage
-from utfproof.jobs import options, readings
-from utfproof.jobs.job import Outcome
 from utfproof.systems import Target, Universal
 
 if TYPE_CHECKING:

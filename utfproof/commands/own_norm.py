@@ -7,10 +7,11 @@ from typing import Any
 
 import numpy as np
 
+from utfproof.cli import questions as options
+from utfproof.cli.outcome import Outcome
+from utfproof.commands import readings
 from utfproof.errors import MalformedInput
 from utfproof.ground.files import together
-from utfproof.jobs import options, readings
-from utfproof.jobs.job import Outcome
 from utfproof.models import (
     Embedded,
     Reading,
