@@ -10,9 +10,9 @@ from cases import TABLE_SHAPES
 
 from utfproof import weights
 from utfproof.cli.app import run
+from utfproof.cli.outcome import Outcome
 from utfproof.cli.output import show
 from utfproof.constructions import build_host, random_target
-from utfproof.cli.outcome import Outcome
 from utfproof.matching import embed
 from utfproof.shapes import Shape
 
