@@ -11,7 +11,7 @@ import numpy as np
 from utfproof.constructions import CONSTRUCTIONS, build_host
 from utfproof.errors import MalformedInput
 from utfproof.exact import rational
-from utfproof.ground.arrays import Array, is_exact, is_torch, namespace, to_numpy, zeros
+from utfproof.ground.arrays import Array, is_exact, is_torch, to_numpy, zeros
 from utfproof.ground.notions import Notion
 from utfproof.ground.resources import LIBRARIES, require_memory
 from utfproof.ground.selection import SelectionMatrix
@@ -19,8 +19,6 @@ from utfproof.matching.equations import r_all, w_all, widened
 from utfproof.matching.floats import (
     Embedding,
     FloatSolver,
-    column_scale,
-    count_significant,
     deficient,
     least_squares,
     relative,
@@ -108,15 +106,15 @@ class Embedder:
         require_memory(8 * shape.d_in * (3 * m + 2 * M), f"an embedding at {shape}, m = {m},", self.max_memory)
         if self.formula is not None:
             E, condition = self.formula(shape, m, widened(target))
-            _require_finite_entries("E", E)
+            _require_finite("E", E)
             assert self.notion is not None
             return Embedding(E, self.notion, "formula", condition=condition)
         right = w_all(target)
-        _require_finite_entries("W_all", right)
+        _require_finite("W_all", right)
         if self.stream_formula is not None and (target.tied or not host.tied or shape.layers == 1):
             E = self.stream_formula(shape, m, widened(target))
             with np.errstate(over="ignore", invalid="ignore"):
-                error = _relative_error(E @ self.index_columns, right)
+                error = _relative_residual(E @ self.index_columns, right)
             require_finite("E R_all - W_all", error)
             rank = tied_targets_dimension(shape) if host.tied else M
             return Embedding(E, Notion.MATCHING, "inclusion and exclusion", rank, M, None, error)
@@ -136,18 +134,18 @@ class Embedder:
         return solved
 
 
-def _relative_error(found: Array, wanted: Array) -> float:
+def _relative_residual(found: Array, wanted: Array) -> float:
     """||found - wanted|| / ||wanted||, 0 where they are equal."""
     difference = found - wanted
-    if is_exact(difference):
-        return 0.0 if not any(difference.reshape(-1)) else relative(_float64(difference), _float64(wanted))
+    if is_exact(difference) and not any(difference.reshape(-1)):
+        return 0.0
     return relative(_float64(difference), _float64(wanted))
 
 
-def _require_finite_entries(name: str, array: Array) -> None:
-    """MalformedInput for floats that are not finite: weights hold NaN or infinity, or their products overflow."""
-    if not is_exact(array) and not bool(namespace(array).isfinite(array).all()):
-        raise MalformedInput(f"{name} is not finite: the target's weights hold NaN or infinity, or products overflow")
+def _require_finite(name: str, array: Array) -> None:
+    """MalformedInput for floats that are not finite; exact numbers always are."""
+    if not is_exact(array):
+        require_finite(name, to_numpy(array))
 
 
 def _require_genuine(host: Universal) -> None:
@@ -158,33 +156,22 @@ def _require_genuine(host: Universal) -> None:
         rows, columns = matrix.coordinates()
         return np.sort(rows * matrix.shape[1] + columns)
 
-    layers = 1 if host.tied else host.shape.layers
-    for layer, head in np.ndindex(layers, host.shape.heads):
+    pairs = [(host.U, genuine.U)]
+    for layer, head in np.ndindex(1 if host.tied else host.shape.layers, host.shape.heads):
         ours, theirs = host.maps(layer, head), genuine.maps(layer, head)
-        pairs = [
-            (ours.query, theirs.query),
-            (ours.key, theirs.key),
-            (ours.value[0], theirs.value[0]),
-            (host.U, genuine.U),
-        ]
-        for a, b in pairs:
-            if not isinstance(a, SelectionMatrix) or not np.array_equal(entries(a), entries(b)):
-                raise MalformedInput(
-                    f"this host carries the name {host.construction} but its matrices differ; "
-                    'drop the name (construction="") to solve the matching equations for it'
-                )
+        pairs += [(ours.query, theirs.query), (ours.key, theirs.key), (ours.value[0], theirs.value[0])]
+    if any(not isinstance(a, SelectionMatrix) or not np.array_equal(entries(a), entries(b)) for a, b in pairs):
+        raise MalformedInput(
+            f"this host carries the name {host.construction} but its matrices differ; "
+            'drop the name (construction="") to solve the matching equations for it'
+        )
 
 
 def numerical_rank(host: Universal, *, max_memory: int | None = None) -> tuple[int, float]:
     """(numerical rank of R_all in float64, condition number), columns scaled to length one: the margin that an exact
     rank does not show. Infinite condition where the numerical rank is below M. ResourceLimit before allocating."""
-    M = matching_dimension(host.shape)
-    require_memory(8 * (4 * host.m * M + host.m * host.shape.heads * M), f"R_all at {host.shape}", max_memory)
-    matrix = r_all(host)
-    dense = matrix.to_dense(np.float64) if isinstance(matrix, SelectionMatrix) else _float64(matrix)
-    values = np.linalg.svd(dense * column_scale(dense), compute_uv=False)
-    rank = count_significant(values, dense.shape)
-    return rank, float(values[0] / values[-1]) if rank == M else float("inf")
+    solver = Embedder(host, max_memory=max_memory).solver
+    return solver.rank, solver.condition
 
 
 def _index(rows: np.ndarray, like: Array) -> Any:
