@@ -230,7 +230,6 @@ def test_table_shapes_within_their_bounds(cli):
     document = json.loads(out)
     assert code == 4  # shared-query at four layers: bounds of 1 and more
     assert document["totals"]["broken"] == 0
-    assert document["totals"]["bound_over_error_tame"][1] < 1e4  # condition up to 100
 
 
 @pytest.mark.gpu

@@ -1,17 +1,16 @@
-"""Weight laws of random targets: tame ones, badly scaled ones, rank-deficient ones.
+"""Weight laws of random targets: well scaled, badly scaled, rank-deficient.
 
-| law | weights | tame |
-|---|---|---|
-| uniform | i.i.d., variance 1/(3 fan-in) | yes |
-| binomial | i.i.d., variance about 1/fan-in: logits that grow from layer to layer | no |
-| signs | i.i.d. +1 and -1: logits of the order of the width | no |
-| graded | uniform; W_Q times 2^12 and W_K times 2^-12, heads scaled from 2^6 down to 2^-6 through W_V | no |
-| sharp | uniform; W_Q times 64: attention that is almost hard | no |
-| rank-one | every matrix an outer product | no |
-| dead-heads | uniform; the last head's W_V is zero, head 1 repeats head 0 | yes |
+| law | weights |
+|---|---|
+| uniform | i.i.d., variance 1/(3 fan-in) |
+| binomial | i.i.d., variance about 1/fan-in: logits that grow from layer to layer |
+| signs | i.i.d. +1 and -1: logits of the order of the width |
+| graded | uniform; W_Q times 2^12 and W_K times 2^-12, heads scaled from 2^6 down to 2^-6 through W_V |
+| sharp | uniform; W_Q times 64: attention that is almost hard |
+| rank-one | every matrix an outer product |
+| dead-heads | uniform; the last head's W_V is zero, head 1 repeats head 0 |
 
-Scalings are powers of two, so the numbers keep the generator's exact values. "Tame" is where docs/emulation.md promises
-a bound within 10^4 of the observed error.
+Scalings are powers of two, so the numbers keep the generator's exact values.
 """
 
 from __future__ import annotations
@@ -27,7 +26,6 @@ from utfproof.errors import MalformedInput
 from utfproof.shapes import Shape
 from utfproof.systems import Target
 
-TAME = ("uniform", "dead-heads")
 SHARP_FACTOR = 64.0
 GRADED_EXPONENT = 12
 

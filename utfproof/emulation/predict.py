@@ -16,24 +16,20 @@ from utfproof.emulation.bound import (
     OUTPUT,
     RIGOROUS,
     DenseModel,
-    Errors,
     Inputs,
     Reading,
     Rule,
-    RunSizes,
-    TargetGains,
     as_host,
     embedding_noise,
     index_map_noise,
     path_noise,
-    propagated,
     reading_blocks,
     readings,
-    target_gains,
 )
 from utfproof.emulation.engines import Engine, path_columns
 from utfproof.emulation.norms import length, longest, spectral_norm
 from utfproof.emulation.observe import Observer
+from utfproof.emulation.propagation import Errors, RunSizes, TargetGains, propagated, target_gains
 from utfproof.errors import MalformedInput, NotDefined
 from utfproof.ground.arrays import to_numpy
 from utfproof.ground.notions import Notion

@@ -11,7 +11,7 @@ import numpy as np
 from utfproof.attention import AttentionKernel, named_kernel
 from utfproof.constructions import CONSTRUCTIONS, build_host
 from utfproof.emulation.compare import CompareSetting, EmulationReport, compare
-from utfproof.emulation.laws import TAME, draw_target
+from utfproof.emulation.laws import draw_target
 from utfproof.emulation.predict import attention_matching
 from utfproof.errors import CannotCarry, NotDefined, OutsideClass, Undecided
 from utfproof.shapes import Shape
@@ -142,17 +142,9 @@ def run_case(case: Case, plan: Plan, progress: Callable[[], None] | None = None)
 
 
 def totals(outcomes: Sequence[CaseOutcome]) -> dict[str, Any]:
-    """Over all outcomes: runs, broken bounds, runs left open, refusals, the largest error, and bound over error on tame,
-    well-conditioned cases and on all."""
+    """Of all outcomes: runs, broken bounds, runs left open, refusals, the largest error, and the range of bound / error."""
     ran = [o for o in outcomes if o.report is not None]
-    ratios: dict[str, list[float]] = {"tame": [], "all": []}
-    for outcome in ran:
-        assert outcome.report is not None
-        known = [c.ratio for c in outcome.report.comparisons if c.ratio is not None]
-        ratios["all"] += known
-        condition = outcome.report.condition
-        if outcome.case.law in TAME and (condition is None or condition <= ILL_CONDITIONED):
-            ratios["tame"] += known
+    ratios = [c.ratio for o in ran if o.report for c in o.report.comparisons if c.ratio is not None]
     reports = [o.report for o in ran if o.report is not None]
     return {
         "runs": sum(len(r.comparisons) for r in reports),
@@ -161,6 +153,5 @@ def totals(outcomes: Sequence[CaseOutcome]) -> dict[str, Any]:
         "refused": sum(o.refusal is not None and not o.failed for o in outcomes),
         "failed": sum(o.failed for o in outcomes),
         "max_relative_error": float(np.max([r.max_relative_error for r in reports])) if reports else None,
-        "bound_over_error_tame": [min(ratios["tame"]), max(ratios["tame"])] if ratios["tame"] else None,
-        "bound_over_error": [min(ratios["all"]), max(ratios["all"])] if ratios["all"] else None,
+        "bound_over_error": [min(ratios), max(ratios)] if ratios else None,
     }
