@@ -1,4 +1,4 @@
-"""The command line: one module per command, exit codes 0 holds, 1 refuted, 2 malformed, 3 over a limit, 4 undecided."""
+"""How commands are run and shown. Exit codes: 0 holds, 1 refuted, 2 malformed, 3 over a limit, 4 undecided."""
 
 from __future__ import annotations
 

@@ -108,16 +108,15 @@ class Given:
 class Command:
     """A function as a command line and as a command of sweeps.
 
-    prepared: from one combination of a grid to canonical parameters, everything filled in, so that two ways of asking for one
-    thing have one key. found: the result of canonical parameters, where it is not what the function itself returns. version:
-    of that result; certified: it is written in the certificate format as well. form: of the --json document. aside: shared
-    options that are no keys of a sweep here.
+    In a sweep: prepare turns one combination of a grid into canonical parameters, everything filled in, so that two ways of
+    asking for one thing have one key. find: the result of canonical parameters, where it is not what the function itself
+    returns. version: of that result; certified: it is written in the certificate format as well. aside: shared options that
+    are no keys of a sweep here.
     """
 
     function: Callable[..., Outcome]
     name: str
     examples: str
-    form: Any = None
     version: int = 1
     certified: bool = False
     prepare: Callable[[dict[str, Any], Path], Iterator[Prepared]] | None = None

@@ -50,8 +50,6 @@ def check(context: typer.Context) -> None:
 class _Own:
     """The command; its options are the checker's own, the limits, --progress and --verified."""
 
-    form: Any = None
-
     def register(self, app: typer.Typer, name: str) -> None:
         """Add it to an application."""
         settings = {"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []}

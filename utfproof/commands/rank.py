@@ -9,23 +9,13 @@ from utfproof.cli.command import command
 from utfproof.cli.options import MaxMemory, argument, option
 from utfproof.cli.outcome import Outcome
 from utfproof.errors import MalformedInput
-from utfproof.ground.forms import WHOLE
 from utfproof.ground.resources import require_memory
 
 SHOWN = 10
 """Dependent rows and columns that people see."""
 
 
-@command(
-    "Example: utfproof rank matrix.npy --max-memory 2G",
-    form={
-        **dict.fromkeys(("rows", "columns", "prime", "rank"), WHOLE),
-        "dependent_rows": [WHOLE],
-        "dependent_columns": [WHOLE],
-        "matrix": str,
-        "exact": bool,
-    },
-)
+@command("Example: utfproof rank matrix.npy --max-memory 2G")
 def rank(
     *,
     matrix: Annotated[Path, argument("A matrix: .npy, or a tensor of a .safetensors file.")],
