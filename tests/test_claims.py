@@ -192,7 +192,7 @@ def decided(name, grid):
     [
         ("intro:sparse/heads", "holds", "0 of 1 shapes of this grid examined; the verdict is about the claim's own"),
         ("thm:sparse_universal_transformer/heads", "holds", "1 of 1 shapes of this grid examined"),
-        ("intro:looped", "holds", "1 of 1 shapes of this grid examined"),
+        ("thm:random_universal_transformer", "holds", "1 of 1 shapes of this grid examined"),
         ("thm:random-R/minors", "holds", "0 of 1 shapes of this grid examined, 1 too large"),
         ("eq:m-bar/single-head", "holds", "0 of 1 shapes of this grid examined"),
         ("sec:experiments/lengths", "holds", "0 of 1 shapes of this grid examined"),
