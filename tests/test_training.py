@@ -419,7 +419,7 @@ def test_a_sweep_can_train(tmp_path):
 
 def test_the_default_law_of_linear_layers_is_the_one_that_is_claimed():
     """sec:experiments/initialisation, against torch itself: all weights within the bound, and up to it."""
-    from utfproof.claims.checks.experiments_said import linear_bound_squared
+    from utfproof.claims.checks.experiments import linear_bound_squared
 
     for m in (456, 1024):
         with torch.random.fork_rng():

@@ -1,11 +1,10 @@
-"""Section 5 and Appendices F, G: dimensions and figures of the tables, and what the text says of them.
-
-These claims are about the paper's printed numbers (`paper.py`), not about new training runs.
-"""
+"""Section 5 and Appendices F, G: the paper's printed numbers, and its sentences about them. No new training runs."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from fractions import Fraction
+from itertools import pairwise
 
 from utfproof.claims.claim import Figure, Instance, Run, agree, check
 from utfproof.claims.decisions import decided
@@ -16,12 +15,17 @@ from utfproof.shapes import Shape, matching_dimension, paper_dimension
 
 FAR_FROM_OPTIMAL = 50.0
 """Our reading of "far from optimal", in percent."""
-SPARSE, RANDOM, TRAINED = 0, 1, 2
+KINDS = ("sparse", "random")
+"""The first two columns of the tables."""
+HOPS = ("1-hop", "2-hop", "3-hop", "4-hop")
 
 
 def _row_shape(task: str) -> Shape:
     row = paper.TABLE_ROWS[task]
     return Shape(row["heads"], row["layers"], row["head_dim"], row["vocabulary"])
+
+
+# --- tables --------------------------------------------------------------------------------------------------------
 
 
 @check("tab:summary_results_combined/dimensions")
@@ -48,26 +52,50 @@ def hyperparameters(run: Run) -> Iterator[Instance | Figure]:
         same = all(paper.HYPERPARAMETERS_K_HOP[name] == row[name] for name in ("heads", "vocabulary"))
         yield Instance(task, same and row["layers"] == layers and task in paper.TRAINING_STEPS, f"{row}")
     for place, tasks in paper.OTHER_CAPTIONS.items():
-        for task, said in tasks.items():
-            differing = [name for name, value in said.items() if paper.TABLE_ROWS[task][name] != value]
-            yield Instance(
-                f"{task}, caption of {place}", not differing, ", ".join(differing) or "as in the first table"
-            )
+        for task, caption in tasks.items():
+            differing = [name for name, value in caption.items() if paper.TABLE_ROWS[task][name] != value]
+            detail = ", ".join(differing) or "as in the first table"
+            yield Instance(f"{task}, caption of {place}", not differing, detail)
 
 
 @check("tab:ablation_results/agree-with-summary")
 def repeated_cells(run: Run) -> Iterator[Instance | Figure]:
     """Every cell that is printed twice."""
-    cells = 0
-    for table, variant in (
-        (paper.SUMMARY_ATTENTION_ONLY, "attention-only"),
-        (paper.SUMMARY_RESIDUAL_LN, "residual and LN"),
-    ):
+    twice = {"attention-only": paper.SUMMARY_ATTENTION_ONLY, "residual and LN": paper.SUMMARY_RESIDUAL_LN}
+    for variant, table in twice.items():
         for task, row in table.items():
             other = paper.ABLATIONS[task][variant]
-            cells += len(row)
             yield Instance(f"{task}, {variant}", row == other, f"{row} against {other}")
-    yield Figure("cells compared", cells)
+    yield Figure("cells compared", sum(len(row) for table in twice.values() for row in table.values()))
+
+
+@check("fig:scaling_law/standard-width")
+def standard_width(run: Run) -> Iterator[Instance | Figure]:
+    """A random host of width Hd is refuted by dimension at the shapes of the scaling plots and on the grid."""
+    for shape in run.shapes(anchors=[(2, 3, 28, 30)], largest=300):
+        widths = {"m = H d": shape.heads * shape.head_dim, "m = m-bar": paper_dimension(shape)}
+        width = widths[paper.STANDARD_PARAMETRISATION]
+        if width >= matching_dimension(shape):
+            yield Instance(shape, False, f"{width} is not below M", m=width)
+        else:
+            yield no_matching(shape, width)
+    hop = _row_shape("2-hop")
+    yield Figure("m and M at the 2-hop shape", f"{hop.heads * hop.head_dim} and {matching_dimension(hop)}")
+
+
+@check("sec:experiments/vocabulary")
+def vocabulary(run: Run) -> Iterator[Instance | Figure]:
+    """d_in from m, H, L and d, in two ways."""
+    for task, row in paper.TABLE_ROWS.items():
+        H, L, d, m = row["heads"], row["layers"], row["head_dim"], row["m"]
+        solved = (m - 2 * d * sum(H**t for t in range(1, L + 1))) // H**L
+        tried = [width for width in range(1, 200) if paper_dimension(Shape(H, L, d, width)) == m]
+        found = agree({"solved": [solved], "tried": tried})
+        yield Figure(task, solved)
+        yield Instance(task, found.value == [row["vocabulary"]], f"d_in = {solved}", routes=found.routes)
+
+
+# --- accuracies ----------------------------------------------------------------------------------------------------
 
 
 @check("sec:experiments/consistently-exceeds")
@@ -75,11 +103,10 @@ def consistently(run: Run) -> Iterator[Instance | Figure]:
     """Every cell, within the tolerance; the cells in which the random host is ahead."""
     ahead = []
     for task, table in paper.ABLATIONS.items():
-        for variant, row in table.items():
-            if row[SPARSE] < row[RANDOM]:
-                ahead.append(f"{task}, {variant}: {row[SPARSE]} < {row[RANDOM]}")
-            fine = row[SPARSE] >= row[RANDOM] - TOLERANCE
-            yield Instance(f"{task}, {variant}", fine, f"sparse {row[SPARSE]}, random {row[RANDOM]}")
+        for variant, (sparse, random, _) in table.items():
+            if sparse < random:
+                ahead.append(f"{task}, {variant}: {sparse} < {random}")
+            yield Instance(f"{task}, {variant}", sparse >= random - TOLERANCE, f"sparse {sparse}, random {random}")
     yield Figure("random host ahead", "; ".join(ahead))
 
 
@@ -87,12 +114,10 @@ def consistently(run: Run) -> Iterator[Instance | Figure]:
 def guessing(run: Run) -> Iterator[Instance | Figure]:
     """The attention-only cells of the fixed hosts against the guessing level; every other cell below it, listed."""
     below = []
-    for task, table in paper.ABLATIONS.items():
-        if task == "parentheses":
-            continue
-        for variant, row in table.items():
+    for task in HOPS:
+        for variant, row in paper.ABLATIONS[task].items():
             below += [f"{task}, {variant}: {cell}" for cell in row if cell < paper.GUESSING]
-        for name, cell in zip(("sparse", "random"), table["attention-only"], strict=False):
+        for name, cell in zip(KINDS, paper.ABLATIONS[task]["attention-only"], strict=False):
             yield Instance(f"{task}, {name}", paper.GUESSING < cell < FAR_FROM_OPTIMAL, f"{cell} %")
     yield Figure("cells below", "; ".join(below))
 
@@ -100,15 +125,15 @@ def guessing(run: Run) -> Iterator[Instance | Figure]:
 @check("sec:experiments/residual-ln-sparse")
 def sparse_with_residual(run: Run) -> Iterator[Instance | Figure]:
     """The summary table's column."""
-    for task, row in paper.SUMMARY_RESIDUAL_LN.items():
-        if task != "parentheses":
-            yield Instance(task, row[SPARSE] == paper.SPARSE_WITH_RESIDUAL_LN, f"{row[SPARSE]}")
+    for task in HOPS:
+        cell = paper.SUMMARY_RESIDUAL_LN[task][0]
+        yield Instance(task, cell == paper.SPARSE_WITH_RESIDUAL_LN, f"{cell}")
 
 
 @check("sec:experiments/residual-ln-random")
 def random_with_residual(run: Run) -> Iterator[Instance | Figure]:
     """Least and greatest cell against the stated range."""
-    cells = {task: row[RANDOM] for task, row in paper.SUMMARY_RESIDUAL_LN.items() if task != "parentheses"}
+    cells = {task: paper.SUMMARY_RESIDUAL_LN[task][1] for task in HOPS}
     low, high = paper.RANDOM_RANGE
     for task, cell in cells.items():
         yield Instance(task, low <= cell <= high, f"{cell}")
@@ -121,23 +146,83 @@ def random_with_residual(run: Run) -> Iterator[Instance | Figure]:
 def parentheses_robust(run: Run) -> Iterator[Instance | Figure]:
     """The ablation table of parentheses."""
     for variant, row in paper.ABLATIONS["parentheses"].items():
-        yield Instance(f"sparse, {variant}", row[SPARSE] == paper.ROBUST_PARENTHESES, f"{row[SPARSE]}")
+        yield Instance(f"sparse, {variant}", row[0] == paper.ROBUST_PARENTHESES, f"{row[0]}")
     for variant, cell in paper.RANDOM_PARENTHESES.items():
-        yield Instance(f"random, {variant}", paper.ABLATIONS["parentheses"][variant][RANDOM] == cell, f"{cell}")
+        yield Instance(f"random, {variant}", paper.ABLATIONS["parentheses"][variant][1] == cell, f"{cell}")
 
 
 @check("sec:experiments/normalisation-helps")
 def normalisation_helps(run: Run) -> Iterator[Instance | Figure]:
     """Attention-only against residual and LN."""
     rises = []
-    for task, table in paper.ABLATIONS.items():
-        if task == "parentheses":
-            continue
-        for model, name in ((SPARSE, "sparse"), (RANDOM, "random")):
-            rise = round(table["residual and LN"][model] - table["attention-only"][model], 1)
-            rises.append(rise)
-            yield Instance(f"{task}, {name}", rise > 0, f"rises by {rise}")
+    for task in HOPS:
+        table = paper.ABLATIONS[task]
+        for name, before, after in zip(KINDS, table["attention-only"], table["residual and LN"], strict=False):
+            rises.append(round(after - before, 1))
+            yield Instance(f"{task}, {name}", rises[-1] > 0, f"rises by {rises[-1]}")
     yield Figure("least rise", min(rises))
+
+
+@check("sec:experiments/more-depth")
+def more_depth(run: Run) -> Iterator[Instance | Figure]:
+    """Each task against the next deeper one, by both measures."""
+    for column, kind in enumerate(KINDS):
+        cells = {task: paper.SUMMARY_ATTENTION_ONLY[task][column] for task in HOPS}
+        missing = {task: round(paper.SUMMARY_ATTENTION_ONLY[task][-1] - cell, 1) for task, cell in cells.items()}
+        for task, deeper in pairwise(HOPS):
+            if paper.TABLE_ROWS[deeper]["layers"] > paper.TABLE_ROWS[task]["layers"]:
+                lower, farther = cells[deeper] < cells[task], missing[deeper] > missing[task]
+                detail = f"{cells[task]} to {cells[deeper]}, missing {missing[task]} to {missing[deeper]}"
+                yield Instance(f"{kind}, {task} to {deeper}", lower if lower == farther else None, detail)
+        yield Figure(f"{kind}, attention-only", ", ".join(map(str, cells.values())))
+        yield Figure(f"{kind}, missing of the fully trained", ", ".join(map(str, missing.values())))
+
+
+@check("sec:experiments/frozen-mlp")
+def frozen_mlp(run: Run) -> Iterator[Instance | Figure]:
+    """Both kinds of host: with LN without and with MLPs; with MLPs without and with LN."""
+    table = paper.ABLATIONS["2-hop"]
+    for column, kind in enumerate(KINDS):
+        before, after, without = (table[name][column] for name in ("residual and LN", "MLP and LN", "MLP"))
+        kept, gained = before - after <= TOLERANCE, after - without > 0
+        yield Instance(kind, kept if kept == gained else None, f"{before} to {after}; beside MLPs {without} to {after}")
+    yield Figure("points that the random host loses", round(table["residual and LN"][1] - table["MLP and LN"][1], 1))
+
+
+# --- tasks and training ----------------------------------------------------------------------------------------------
+
+
+@check("sec:experiments/vocabulary-of-parentheses")
+def vocabulary_of_parentheses(run: Run) -> Iterator[Instance | Figure]:
+    """Both lists of symbols."""
+    lists = {"section": paper.PARENTHESIS_SYMBOLS, "appendix": paper.PARENTHESIS_TOKENS}
+    sizes = {len(listed) for listed in lists.values()}
+    yield Instance("how many", sizes == {paper.HYPERPARAMETERS_PARENTHESES["vocabulary"]}, "4 and 4")
+    for name, listed in lists.items():
+        yield Instance(
+            f"parentheses, {name}", sum("parenthesis" in symbol for symbol in listed) == 2, ", ".join(listed)
+        )
+
+
+@check("sec:experiments/lengths")
+def lengths(run: Run) -> Iterator[Instance | Figure]:
+    """60 as twice a number of pairs."""
+    half, odd = divmod(paper.MOST_PARENTHESES, 2)
+    yield Instance("parentheses", odd == 0, f"2 · {half}")
+    yield Figure("max_len", half)
+
+
+@check("sec:experiments/initialisation")
+def initialisation(run: Run) -> Iterator[Instance | Figure]:
+    """kaiming_uniform with a = √5, as torch.nn.Linear uses it: the bound's square."""
+    for m in sorted({row["m"] for row in paper.TABLE_ROWS.values()}):
+        square = linear_bound_squared(m)
+        yield Instance(f"m = {m}", square == Fraction(1, m), f"bound² = {square}")
+
+
+def linear_bound_squared(inputs: int) -> Fraction:
+    """(gain · √(3/fan_in))², gain² = 2/(1 + a²), a² = 5: the bound of torch.nn.Linear's initial weights."""
+    return Fraction(2, 1 + 5) * 3 / inputs
 
 
 @check("task:two-hop-example")
@@ -174,28 +259,12 @@ def _hop_strings(text: str, hops: int) -> list[str]:
     return ["-" if source is None else text[source] for source in sources]
 
 
-@check("fig:scaling_law/standard-width")
-def standard_width(run: Run) -> Iterator[Instance | Figure]:
-    """A random host of width Hd is refuted by dimension at the shapes of the scaling plots and on the grid."""
-    for shape in run.shapes(anchors=[(2, 3, 28, 30)], largest=300):
-        width = {"m = H d": shape.heads * shape.head_dim, "m = m-bar": paper_dimension(shape)}[
-            paper.STANDARD_PARAMETRISATION
-        ]
-        if width >= matching_dimension(shape):
-            yield Instance(shape, False, f"{width} is not below M", m=width)
-            continue
-        yield no_matching(shape, width)
-    hop = _row_shape("2-hop")
-    yield Figure("m and M at the 2-hop shape", f"{hop.heads * hop.head_dim} and {matching_dimension(hop)}")
-
-
-@check("sec:experiments/vocabulary")
-def vocabulary(run: Run) -> Iterator[Instance | Figure]:
-    """d_in from m, H, L and d, in two ways."""
-    for task, row in paper.TABLE_ROWS.items():
-        H, L, d, m = row["heads"], row["layers"], row["head_dim"], row["m"]
-        solved = (m - 2 * d * sum(H**t for t in range(1, L + 1))) // H**L
-        tried = [width for width in range(1, 200) if paper_dimension(Shape(H, L, d, width)) == m]
-        found = agree({"solved": [solved], "tried": tried})
-        yield Figure(task, solved)
-        yield Instance(task, found.value == [row["vocabulary"]], f"d_in = {solved}", routes=found.routes)
+@check("task:two-hop-example/neighbours")
+def neighbours(run: Run) -> Iterator[Instance | Figure]:
+    """Pairs of equal neighbours, by position and by the text's runs."""
+    text = paper.TWO_HOP_INPUT
+    runs = "".join(f"{a} " if a != b else a for a, b in pairwise(text)) + text[-1]
+    positions = [text[i : i + 2] for i in range(len(text) - 1) if text[i] == text[i + 1]]
+    equal = agree({"positions": positions, "runs": [run for run in runs.split() if len(run) > 1]})
+    yield Instance(text, bool(equal.value), ", ".join(equal.value), routes=equal.routes)
+    yield Figure("equal neighbours", len(equal.value))
