@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cache
 from typing import Any
 
@@ -11,7 +11,7 @@ import numpy as np
 from utfproof.certificates.format import Certificate, shape_of
 from utfproof.certificates.prover import certify
 from utfproof.claims import plain
-from utfproof.claims.claim import Agreed, Instance, agree
+from utfproof.claims.claim import Agreed, Figure, Instance, agree
 from utfproof.exact import gfp, rational
 from utfproof.ground.generator import integer_matrix
 from utfproof.ground.notions import Notion
@@ -26,6 +26,26 @@ def decided(name: str, shape: Shape, m: int | None = None, *, part: str = "", **
     found = _certified(name, shape, m, **options)
     size = int(found.document["shape"]["m"])
     return Instance(shape, of_full_rank(found), told(found), found, part=part, m=size)
+
+
+def ranks(
+    shapes: Iterable[Shape], *names: str, m: Callable[[Shape], int] | None = None, part: str = ""
+) -> Iterator[Instance]:
+    """`decided` for each shape and construction. m: embedding dimension of a shape, the construction's own by default."""
+    for shape in shapes:
+        for name in names:
+            yield decided(name, shape, None if m is None else m(shape), part=part)
+
+
+def figures(name: str, value: Callable[[Shape], Any], entries: Iterable[tuple[int, ...]]) -> Iterator[Figure]:
+    """A figure for each shape (H, L, d, d_in), called "name at (H,L,d,d_in)"."""
+    for entry in entries:
+        yield Figure(f"{name} at ({','.join(map(str, entry))})", value(Shape(*entry)))
+
+
+def symbolic(at: str, found: Any, *, fails: bool = False, part: str = "") -> Instance:
+    """A symbolic identity as an instance; fails: one that has to fail."""
+    return Instance(at, found.holds is not fails, found.difference, routes=found.routes, part=part)
 
 
 @cache

@@ -13,7 +13,7 @@ import numpy as np
 
 from utfproof.claims import plain
 from utfproof.claims.claim import Figure, Instance, Run, agree, check, same
-from utfproof.claims.decisions import decided, rank_of, small_input
+from utfproof.claims.decisions import decided, rank_of, small_input, symbolic
 from utfproof.claims.hosts import one_head, small_embedding, small_host
 from utfproof.claims.small_models import Grid, array, stochastic_grid
 from utfproof.constructions import build_host
@@ -39,10 +39,8 @@ def _unrolling(sizes: list[tuple[int, int]], step: int) -> Iterator[Instance]:
 
     for system in ("target", "host"):
         for H, L in sizes:
-            found = unrolling(H, L, system=system)
-            yield Instance(f"H = {H}, L = {L}, {system}", found.holds, found.difference, routes=found.routes)
-        found = unrolling_step(step, system=system)
-        yield Instance(f"H = {step}, {STEP}, {system}", found.holds, found.difference, routes=found.routes)
+            yield symbolic(f"H = {H}, L = {L}, {system}", unrolling(H, L, system=system))
+        yield symbolic(f"H = {step}, {STEP}, {system}", unrolling_step(step, system=system))
 
 
 @check("lem:eqatt")
@@ -55,15 +53,13 @@ def _attention(sizes: list[tuple[int, int]], step: int) -> Iterator[Instance]:
     from utfproof.exact.symbolic import equal_attention, equal_attention_step
 
     for H, L in sizes:
-        found = equal_attention(H, L)
-        yield Instance(f"H = {H}, L = {L}", found.holds, found.difference, routes=found.routes)
+        yield symbolic(f"H = {H}, L = {L}", equal_attention(H, L))
         words = [(kind, word) for t in range(1, L + 1) for word in plain.words(H, t) for kind in "QK"]
         without = [equal_attention(H, L, dropped=each) for each in words]
         where = f"H = {H}, L = {L}, any of {len(words)} equations dropped"
         differ = not any(each.holds for each in without)
         yield Instance(where, differ, without[-1].difference, routes=without[-1].routes)
-    found = equal_attention_step(step)
-    yield Instance(f"H = {step}, {STEP}", found.holds, found.difference, routes=found.routes)
+    yield symbolic(f"H = {step}, {STEP}", equal_attention_step(step))
 
 
 @check("lem:equal-io")
@@ -76,8 +72,7 @@ def _outputs(sizes: list[tuple[int, int]]) -> Iterator[Instance]:
     from utfproof.exact.symbolic import equal_output
 
     for H, L in sizes:
-        found = equal_output(H, L)
-        yield Instance(f"H = {H}, L = {L}", found.holds, found.difference, routes=found.routes)
+        yield symbolic(f"H = {H}, L = {L}", equal_output(H, L))
         without = equal_output(H, L, dropped=("OV", (0,) * L))
         where = f"H = {H}, L = {L}, one output equation dropped"
         yield Instance(where, not without.holds, without.difference, routes=without.routes)
@@ -195,8 +190,7 @@ def prose(run: Run) -> Iterator[Instance | Figure]:
     from utfproof.exact.symbolic import printed_prose_word, unrolling
 
     for H, L in ((1, 2), (2, 2), (2, 3)):
-        found = unrolling(H, L, system="host", closed=printed_prose_word)
-        yield Instance(f"H = {H}, L = {L}", found.holds, found.difference, routes=found.routes)
+        yield symbolic(f"H = {H}, L = {L}", unrolling(H, L, system="host", closed=printed_prose_word))
         mended = unrolling(H, L, system="host")
         where = f"H = {H}, L = {L}, as the lemma says"
         yield Instance(where, mended.holds, mended.difference, routes=mended.routes, part="repair")
@@ -213,15 +207,11 @@ def layer_alone(run: Run) -> Iterator[Instance | Figure]:
     """The counterexample with softmax; the words with earlier attention left apart."""
     from utfproof.exact.symbolic import equal_attention, equal_attention_step, literal_counterexample
 
-    found = literal_counterexample()
-    yield Instance("H = 1, L = 2, softmax", not found.holds, found.difference, routes=found.routes)
+    yield symbolic("H = 1, L = 2, softmax", literal_counterexample(), fails=True)
     for H, L in ((1, 2), (2, 2), (2, 3)):
-        found = equal_attention(H, L, literal=True)
-        yield Instance(f"H = {H}, L = {L}", not found.holds, found.difference, routes=found.routes)
-        whole = equal_attention(H, L)
-        yield Instance(f"H = {H}, L = {L}, all layers", whole.holds, whole.difference, routes=whole.routes)
-    found = equal_attention_step(2, literal=True)
-    yield Instance(f"H = 2, {STEP}", not found.holds, found.difference, routes=found.routes)
+        yield symbolic(f"H = {H}, L = {L}", equal_attention(H, L, literal=True), fails=True)
+        yield symbolic(f"H = {H}, L = {L}, all layers", equal_attention(H, L))
+    yield symbolic(f"H = 2, {STEP}", equal_attention_step(2, literal=True), fails=True)
 
 
 @check("lem:equal-io-multi")
@@ -230,5 +220,4 @@ def equal_io_multi(run: Run) -> Iterator[Instance | Figure]:
     from utfproof.exact.symbolic import equal_attention_step
 
     yield from _outputs(list(SEVERAL))
-    found = equal_attention_step(3)
-    yield Instance(f"H = 3, {STEP}", found.holds, found.difference, routes=found.routes)
+    yield symbolic(f"H = 3, {STEP}", equal_attention_step(3))

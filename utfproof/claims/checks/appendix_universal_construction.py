@@ -11,7 +11,7 @@ from fractions import Fraction
 
 from utfproof.claims import plain
 from utfproof.claims.claim import BESIDE, Figure, Instance, Run, agree, check, same
-from utfproof.claims.decisions import decided, matched, rank_of
+from utfproof.claims.decisions import decided, matched, rank_of, ranks
 from utfproof.claims.hosts import counted, heads
 from utfproof.constructions import build_host
 from utfproof.constructions.random import integer_target
@@ -88,8 +88,7 @@ def _reading(run: Run, kinds: tuple[str, ...], deep: bool) -> Iterator[Instance]
 @check("thm:designed-R/statement")
 def statement(run: Run) -> Iterator[Instance | Figure]:
     """Rank certificates of the prefix tree at the theorem's m."""
-    for shape in run.shapes(heads, anchors=FIRST):
-        yield decided("sparse", shape, printed.designed_dimension(shape))
+    yield from ranks(run.shapes(heads, anchors=FIRST), "sparse", m=printed.designed_dimension)
 
 
 @check("thm:designed-R/dimension")
@@ -252,9 +251,7 @@ def _reached(host: Universal, word: tuple[int, ...]) -> list[tuple[int, ...]]:
 @check("thm:designed-R/recursive")
 def recursive(run: Run) -> Iterator[Instance | Figure]:
     """Certificates of the prefix trees in depth-first and in breadth-first order."""
-    for shape in run.shapes(anchors=[(1, 1, 1, 1), *FIRST]):
-        for name in ("sparse-front", "sparse"):
-            yield decided(name, shape)
+    yield from ranks(run.shapes(anchors=[(1, 1, 1, 1), *FIRST]), "sparse-front", "sparse")
 
 
 def _chunk(target: Target, prefix: tuple[int, ...], product: plain.Rows) -> plain.Rows:

@@ -14,7 +14,7 @@ from utfproof.certificates.format import Certificate
 from utfproof.claims import plain
 from utfproof.claims.bounds import too_small_at_depth
 from utfproof.claims.claim import BESIDE, Figure, Instance, Run, agree, check, label
-from utfproof.claims.decisions import decided, small_input
+from utfproof.claims.decisions import decided, ranks, small_input, symbolic
 from utfproof.claims.hosts import (
     TABLES,
     WIDE_TABLES,
@@ -164,11 +164,9 @@ def unrolled(run: Run) -> Iterator[Instance | Figure]:
 
     for H, L in sorted({(s.heads, s.layers) for s in run.shapes(anchors=[(1, 1, 1, 1), (2, 2, 1, 1), (2, 3, 1, 1)])}):
         for system in ("target", "host"):
-            found = unrolling(H, L, system=system, tied=L == 3)
-            yield Instance(f"H = {H}, L = {L}, {system}", found.holds, found.difference, routes=found.routes)
+            yield symbolic(f"H = {H}, L = {L}, {system}", unrolling(H, L, system=system, tied=L == 3))
     for system in ("target", "host"):
-        found = unrolling_step(2, system=system)
-        yield Instance(f"H = 2, layer l from layer l-1, {system}", found.holds, found.difference, routes=found.routes)
+        yield symbolic(f"H = 2, layer l from layer l-1, {system}", unrolling_step(2, system=system))
 
 
 @check("sec:constructing/two-conditions")
@@ -177,22 +175,18 @@ def two_conditions(run: Run) -> Iterator[Instance | Figure]:
     from utfproof.exact.symbolic import equal_attention_step, equal_output
 
     for H, L in ((1, 1), (1, 3), (2, 1), (2, 2)):
-        found = equal_output(H, L)
-        yield Instance(f"H = {H}, L = {L}", found.holds, found.difference, routes=found.routes)
+        yield symbolic(f"H = {H}, L = {L}", equal_output(H, L))
         for dropped in (("OV", (H - 1,) * L), ("Q", (H - 1,) * L), ("K", (0,))):
             without = equal_output(H, L, dropped=dropped)
             where = f"H = {H}, L = {L}, without {dropped[0]} of the word {dropped[1]}"
             yield Instance(where, not without.holds, without.difference, routes=without.routes)
-    step = equal_attention_step(3)
-    yield Instance("H = 3, equal paths given", step.holds, step.difference, routes=step.routes)
+    yield symbolic("H = 3, equal paths given", equal_attention_step(3))
 
 
 @check("sec:constructing/construction")
 def construction(run: Run) -> Iterator[Instance | Figure]:
     """Certificates of both prefix trees."""
-    for shape in run.shapes(anchors=[(1, 1, 1, 1), *TABLES]):
-        for name in ("sparse", "sparse-front"):
-            yield decided(name, shape)
+    yield from ranks(run.shapes(anchors=[(1, 1, 1, 1), *TABLES]), "sparse", "sparse-front")
 
 
 # --- masks ----------------------------------------------------------------------------------------------------
@@ -308,6 +302,6 @@ def theta_single(run: Run) -> Iterator[Instance | Figure]:
 @check("sec:constructing/almost-all")
 def almost_all(run: Run) -> Iterator[Instance | Figure]:
     """Rank certificates of one seed, untied and tied, at m = M."""
-    for shape in run.shapes(anchors=[(1, 1, 1, 1), (2, 1, 1, 1), (2, 2, 1, 1)], largest=30):
-        for name in ("random", "random-tied"):
-            yield decided(name, shape)
+    yield from ranks(
+        run.shapes(anchors=[(1, 1, 1, 1), (2, 1, 1, 1), (2, 2, 1, 1)], largest=30), "random", "random-tied"
+    )

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from utfproof.certificates.dimensions import ALL_UNTIED, GENERIC_UNTIED
 from utfproof.claims.bounds import below, fibre_bound, served
 from utfproof.claims.claim import BESIDE, KNOWN, Agreed, Figure, Instance, Run, agree, check, same
-from utfproof.claims.decisions import decided
+from utfproof.claims.decisions import decided, figures, ranks
 from utfproof.claims.hosts import TABLES, is_binary, most_nonzeros, no_matching
 from utfproof.constructions import build_host
 from utfproof.constructions.shared_query_groups import grouped_dimension
@@ -142,8 +142,11 @@ def looped_proof(run: Run) -> Iterator[Instance | Figure]:
 @check("thm:looped_sparse_universal_transformer/m-bar-at-least-M")
 def looped_matched(run: Run) -> Iterator[Instance | Figure]:
     """Certificates of the tied host at m-bar-loop."""
-    for shape in run.shapes(in_case(MATCHED), anchors=[(1, 1, 1, 1), (2, 1, 1, 1), (2, 1, 1, 4), (2, 2, 2, 1)]):
-        yield decided("tied", shape, paper_looped_dimension(shape))
+    yield from ranks(
+        run.shapes(in_case(MATCHED), anchors=[(1, 1, 1, 1), (2, 1, 1, 1), (2, 1, 1, 4), (2, 2, 2, 1)]),
+        "tied",
+        m=paper_looped_dimension,
+    )
 
 
 @check("thm:looped_sparse_universal_transformer/wide-heads")
@@ -205,8 +208,7 @@ def looped_almost_all(run: Run) -> Iterator[Instance | Figure]:
     for shape in run.shapes(grouped, anchors=[(2, 2, 28, 30), (2, 3, 28, 30)], largest=60):
         m, least = paper_looped_dimension(shape), grouped_dimension(shape)
         yield served("shared-query-groups", shape, m, holds=least <= m, detail=f"least m {least}")
-    for entry in ((2, 2, 28, 30), (2, 3, 28, 30)):
-        yield Figure("needed at ({},{},{},{})".format(*entry), grouped_dimension(Shape(*entry)))
+    yield from figures("needed", grouped_dimension, ((2, 2, 28, 30), (2, 3, 28, 30)))
     for layers in (1, 2, 3, 4):
         shapes = [Shape(H, layers, d, b) for H in range(1, 6) for b in range(1, 9) for d in range(1, b + 1)]
         for what, count in looped_counts(shapes).items():

@@ -9,7 +9,7 @@ from fractions import Fraction
 from utfproof.claims import plain
 from utfproof.claims.bounds import below_root, side_by_side_bound, too_small_at_depth
 from utfproof.claims.claim import Figure, Instance, Run, agree, check
-from utfproof.claims.decisions import decided, exact_emulation
+from utfproof.claims.decisions import decided, exact_emulation, ranks
 from utfproof.claims.verdicts import TOLERANCE
 from utfproof.constructions import build_host
 from utfproof.constructions.random import integer_target
@@ -54,9 +54,9 @@ def sparse_single_head(run: Run) -> Iterator[Instance | Figure]:
 @check("intro:random/heads")
 def random_heads(run: Run) -> Iterator[Instance | Figure]:
     """One draw, untied and tied, at m = M."""
-    for shape in run.shapes(lambda s: s.heads > 1 and _diagonal(s), anchors=[(2, 1, 1, 1)], largest=80):
-        for name in ("random", "random-tied"):
-            yield decided(name, shape)
+    yield from ranks(
+        run.shapes(lambda s: s.heads > 1 and _diagonal(s), anchors=[(2, 1, 1, 1)], largest=80), "random", "random-tied"
+    )
 
 
 @check("intro:random/single-head")

@@ -18,7 +18,7 @@ from utfproof.claims.bounds import (
     side_by_side_bound,
 )
 from utfproof.claims.claim import Figure, Instance, Run, check
-from utfproof.claims.decisions import decided, same_outputs
+from utfproof.claims.decisions import decided, figures, same_outputs
 from utfproof.claims.small_models import (
     array,
     seven_dimension_embedding,
@@ -49,8 +49,7 @@ def fibre(run: Run) -> Iterator[Instance | Figure]:
         fits = free >= forms.value > free - shape.d_in
         detail = f"m ≥ {bound}; forms: {forms.value}"
         yield below(shape, bound - 1, Notion.FUNCTIONAL, detail=detail, holds=fits, routes=forms.routes)
-    for entry in ((2, 1, 1, 2), (1, 1, 1, 1), (4, 1, 3, 6)):
-        yield Figure("bound at ({},{},{},{})".format(*entry), fibre_bound(Shape(*entry)))
+    yield from figures("bound", fibre_bound, ((2, 1, 1, 2), (1, 1, 1, 1), (4, 1, 3, 6)))
 
 
 @check("new:fibre/against-looped-bound")
@@ -167,8 +166,9 @@ def matched(run: Run) -> Iterator[Instance | Figure]:
         holds = found.value == logit_form_dimension(shape) and bound <= known.lower <= int(known.upper or bound)
         detail = f"forms: {found.value}; {bound} ≤ m"
         yield below(shape, bound - 1, Notion.ATTENTION_MATCHING, detail=detail, holds=holds, routes=found.routes)
-    for entry in ((4, 2, 24, 4), (2, 2, 28, 30), (2, 3, 28, 30), (2, 4, 30, 30)):
-        yield Figure("bound at ({},{},{},{})".format(*entry), attention_matching_bound(Shape(*entry)))
+    yield from figures(
+        "bound", attention_matching_bound, ((4, 2, 24, 4), (2, 2, 28, 30), (2, 3, 28, 30), (2, 4, 30, 30))
+    )
 
 
 @check("new:attention-matching/optimum")

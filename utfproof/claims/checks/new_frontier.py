@@ -11,7 +11,7 @@ import numpy as np
 from utfproof.claims import plain
 from utfproof.claims.bounds import served
 from utfproof.claims.claim import Figure, Instance, Run, agree, check
-from utfproof.claims.decisions import ExactKernel, decided, exact_emulation, rank_of_matrix, small_input
+from utfproof.claims.decisions import ExactKernel, decided, exact_emulation, figures, rank_of_matrix, small_input
 from utfproof.claims.small_models import LOGIT_MAPS, array, drawn
 from utfproof.constructions import build_host, random_target
 from utfproof.constructions.random import integer_target
@@ -134,8 +134,7 @@ def not_by_matching(run: Run) -> Iterator[Instance | Figure]:
             if least(shape) < matching_dimension(shape):
                 found = decided(name, shape)
                 yield Instance(shape, found.holds is False, f"{name}, {found.detail}", found.certificate, m=found.m)
-    for entry in TABLE:
-        yield Figure("M at ({},{},{},{})".format(*entry), matching_dimension(Shape(*entry)))
+    yield from figures("M", matching_dimension, TABLE)
 
 
 @check("new:shared-query/singular")
@@ -236,8 +235,7 @@ def effective_head_dimension(run: Run) -> Iterator[Instance | Figure]:
             }
         )
         yield Instance(shape, bool(found) and warned, f"head dimension {shape.d_in} does the same", routes=found.routes)
-    for figure in ((4, 2, 24, 4), (4, 2, 4, 4)):
-        yield Figure("M at ({},{},{},{})".format(*figure), matching_dimension(Shape(*figure)))
+    yield from figures("M", matching_dimension, ((4, 2, 24, 4), (4, 2, 4, 4)))
 
 
 @check("new:linear-test")

@@ -10,6 +10,7 @@ from utfproof.certificates.dimensions import least_square_root, word_family_dime
 from utfproof.claims import plain
 from utfproof.claims.bounds import below, parameter_bound, served, word_family_rank
 from utfproof.claims.claim import KNOWN, Figure, Instance, Run, check
+from utfproof.claims.decisions import figures
 from utfproof.claims.small_models import array, serves
 from utfproof.constructions.middle import (
     Bilinear,
@@ -114,8 +115,7 @@ def parameter_count(run: Run) -> Iterator[Instance | Figure]:
         room = 2 * shape.d_in * bound - 1 >= found.value > 2 * shape.d_in * (bound - 1) - 1
         holds = found.value == word_family_dimension(shape) and room
         yield Instance(shape, holds, f"dimension {found.value}, m ≥ {bound}", routes=found.routes, m=bound)
-    for entry in ((2, 2, 2, 2), (3, 2, 3, 3)):
-        yield Figure("bound at ({},{},{},{})".format(*entry), parameter_bound(Shape(*entry)))
+    yield from figures("bound", parameter_bound, ((2, 2, 2, 2), (3, 2, 3, 3)))
 
 
 @check("new:shared-attention/two-layers-of-width-two")

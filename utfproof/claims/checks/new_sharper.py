@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from utfproof.certificates.dimensions import GENERIC_UNTIED
 from utfproof.claims.bounds import below, served, side_by_side_bound
 from utfproof.claims.claim import Figure, Instance, Run, check
+from utfproof.claims.decisions import figures
 from utfproof.constructions.residual_outputs import query_dimension
 from utfproof.constructions.shared_query_groups import grouped_dimension
 from utfproof.constructions.symmetric_keys import symmetric_dimension
@@ -46,8 +47,7 @@ def functional(run: Run) -> Iterator[Instance | Figure]:
         yield _below(shape, least, Notion.FUNCTIONAL)
         if shape.head_dim == shape.d_in:
             yield _served("shared-query", shape, least)
-    for entry in ((2, 2, 1, 1), (2, 4, 30, 30)):
-        yield Figure(f"least m at {_named(entry)}", functional_bound(Shape(*entry)))
+    yield from figures("least m", functional_bound, ((2, 2, 1, 1), (2, 4, 30, 30)))
 
 
 NARROW: dict[Entry, int] = {
@@ -65,8 +65,7 @@ def narrow_bound(run: Run) -> Iterator[Instance | Figure]:
     """Dimension certificates just below the formula."""
     for shape in run.shapes(lambda s: s.head_dim <= s.d_in, anchors=[(1, 1, 1, 1), (2, 3, 2, 5)], largest=100):
         yield _below(shape, side_by_side_bound(shape), Notion.FUNCTIONAL)
-    for entry in ((2, 2, 28, 30), (2, 3, 28, 30), (2, 3, 2, 5)):
-        yield Figure(f"bound at {_named(entry)}", side_by_side_bound(Shape(*entry)))
+    yield from figures("bound", side_by_side_bound, ((2, 2, 28, 30), (2, 3, 28, 30), (2, 3, 2, 5)))
 
 
 @check("new:narrow-heads/host")
@@ -84,8 +83,7 @@ def narrow_host(run: Run) -> Iterator[Instance | Figure]:
     for entry in NARROW:
         assert side_by_side_bound(Shape(*entry)) == grouped_dimension(Shape(*entry))
         yield Figure(f"least m at {_named(entry)}", grouped_dimension(Shape(*entry)))
-    for entry in ((2, 2, 28, 30), (2, 3, 28, 30)):
-        yield Figure(f"m at {_named(entry)}", grouped_dimension(Shape(*entry)))
+    yield from figures("m", grouped_dimension, ((2, 2, 28, 30), (2, 3, 28, 30)))
 
 
 STREAMS = ((1, 2, 1, 1), (2, 2, 1, 1), (2, 3, 1, 1))
@@ -118,8 +116,7 @@ def one_layer(run: Run) -> Iterator[Instance | Figure]:
 
     for shape in run.shapes(applies, anchors=[(1, 1, 1, 2), (2, 1, 1, 2), (2, 1, 1, 5), (3, 1, 2, 8)]):
         yield _below(shape, matching_dimension(shape), Notion.FUNCTIONAL, "all untied")
-    for entry in ((2, 1, 1, 2), (2, 1, 1, 5)):
-        yield Figure(f"least m at {_named(entry)}", matching_dimension(Shape(*entry)))
+    yield from figures("least m", matching_dimension, ((2, 1, 1, 2), (2, 1, 1, 5)))
     yield Figure("almost all at (2,1,1,2)", grouped_dimension(Shape(2, 1, 1, 2)))
 
 

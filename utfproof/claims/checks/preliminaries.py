@@ -9,7 +9,7 @@ import numpy as np
 from utfproof.attention import RationalAttention, softmax
 from utfproof.claims import plain
 from utfproof.claims.claim import Agreed, Figure, Instance, Run, agree, check, same
-from utfproof.claims.decisions import decided, exact_emulation, matched, rank_of_matrix, small_input
+from utfproof.claims.decisions import decided, exact_emulation, matched, rank_of_matrix, small_input, symbolic
 from utfproof.claims.hosts import small_embedding, small_host
 from utfproof.constructions import build_host
 from utfproof.constructions.random import integer_target
@@ -108,8 +108,7 @@ def uniform(run: Run) -> Iterator[Instance | Figure]:
         holds = exact_emulation(build_host("sparse", shape), integer_target(shape), (1, 2, 3, 6))
         yield Instance(shape, holds.value, "n = 1, 2, 3, 6", routes=holds.routes)
     for heads, layers in ((1, 2), (2, 2)):
-        found = equal_output(heads, layers)
-        yield Instance(f"H = {heads}, L = {layers}, every n", found.holds, found.difference, routes=found.routes)
+        yield symbolic(f"H = {heads}, L = {layers}, every n", equal_output(heads, layers))
 
 
 @check("sec:preliminaries/description")
