@@ -50,6 +50,12 @@ KNOWN = {
 """Metadata that leave nothing open on which the outputs of a TransformerLens model depend."""
 
 
+def relative_difference(found, expected):
+    """max |Z - Y| / max |Y|, absolute where Y is zero."""
+    scale = float(np.max(np.abs(expected), initial=0.0))
+    return float(np.max(np.abs(found - expected), initial=0.0)) / (scale or 1.0)
+
+
 def write(path, tensors, **metadata):
     write_arrays(path, tensors, metadata)
     return path

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from test_import import transformer_lens
+from test_import import relative_difference, transformer_lens
 
 from utfproof.cli.app import run
 from utfproof.errors import CannotCarry, MalformedInput, ResourceLimit, Undecided
@@ -22,7 +22,7 @@ from utfproof.models import (
     read_kernel,
     write_kernel,
 )
-from utfproof.models.comparison import Comparison, relative_difference
+from utfproof.models.comparison import Comparison
 from utfproof.models.exporting import transformer_lens_tensors, write_arrays
 from utfproof.models.reader import read_model, recognise
 from utfproof.weights import TensorFile, read_tensors
@@ -376,7 +376,8 @@ def test_a_model_by_its_parts():
     given = {"attention": "softmax", "residual": False, "b_U": module.unembed.bias, "forward": module}
     model = from_parts(*parts, **given)
     assert "acts as the model" in embed_model(model, "tied").verdict
-    assert from_parts(*parts, **given | {"forward": None}).witness is None
+    alone = from_parts(*parts, **given | {"forward": None})
+    assert alone.acted_as("matching").startswith("these matrices, by matching; nothing here compares")
     for wrong in ({"attention": "causal"}, {"scale": 1.0}, {"residual": True}, {"b_U": None}):
         with pytest.raises(MalformedInput, match=r"First on 1 tokens|First on \d+ tokens .*: the reading gives"):
             from_parts(*parts, **given | wrong)

@@ -13,11 +13,11 @@ torch = pytest.importorskip("torch")
 
 from safetensors import safe_open  # noqa: E402
 from safetensors.numpy import save_file  # noqa: E402
+from test_import import relative_difference  # noqa: E402
 
 from utfproof.cli.app import run  # noqa: E402
 from utfproof.errors import MalformedInput, OutsideClass, Undecided  # noqa: E402
 from utfproof.models import embed_model, embed_normalised, from_model, import_model  # noqa: E402
-from utfproof.models.comparison import relative_difference  # noqa: E402
 from utfproof.models.families.transformer_lens import WHOLE  # noqa: E402
 from utfproof.models.norms import OwnNorm, not_served  # noqa: E402
 

@@ -172,13 +172,6 @@ def compare(
     return compared(reading, ((t, outputs(t), reading.original(t, kernel)) for t in sequences))
 
 
-def relative_difference(found: np.ndarray, expected: np.ndarray) -> float:
-    """max |Z - Y| / max |Y|, absolute where Y is zero."""
-    scale = float(np.max(np.abs(expected), initial=0.0))
-    difference = float(np.max(np.abs(found - expected), initial=0.0))
-    return difference / scale if scale > 0 else difference
-
-
 def read_sequences(path: Path | str, reading: Reading, max_memory: int | None = None) -> list[np.ndarray]:
     """Sequences of tokens of a file: tensor `tokens` [n] or [sequences, n], integers."""
     file = read_tensors(path, max_memory=max_memory)

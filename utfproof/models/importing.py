@@ -69,7 +69,7 @@ def attention_kernel(text: str) -> SoftmaxAttention:
     kernel = parse_kernel(text, 1, 2)
     if kernel != SoftmaxAttention(causal=getattr(kernel, "causal", False), window=getattr(kernel, "window", None)):
         raise MalformedInput(
-            f"--attention {text!r}: imported models take softmax, causal, window:W or a combination (their scale is in W_Q)"
+            f"attention {text!r}: imported models take softmax, causal, window:W or a combination (their scale is in W_Q)"
         )
     assert isinstance(kernel, SoftmaxAttention)
     return kernel

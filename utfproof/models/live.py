@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import inspect
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from importlib import import_module
@@ -169,18 +169,8 @@ def make_module(text: str, path: Path) -> Any:
         factory = getattr(import_module(place), name)
     if not callable(factory):
         raise MalformedInput(f"--module {text} is no function")
-    takes = _takes_a_path(factory)
     with callers_code(f"--module {text} failed"):
-        return factory(str(path)) if takes else factory()
-
-
-def _takes_a_path(factory: Callable[..., Any]) -> bool:
-    """Whether a function has a parameter for a file's path; one that does not say takes it."""
-    try:
-        kinds = [parameter.kind for parameter in inspect.signature(factory).parameters.values()]
-    except (TypeError, ValueError):
-        return True
-    return any(kind not in (inspect.Parameter.KEYWORD_ONLY, inspect.Parameter.VAR_KEYWORD) for kind in kinds)
+        return factory(str(path)) if inspect.signature(factory).parameters else factory()
 
 
 def _torch() -> Any:

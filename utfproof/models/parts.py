@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from utfproof.attention import SoftmaxAttention, parse_kernel
 from utfproof.errors import MalformedInput
 from utfproof.models.attention import LayerAttention, ModelAttention
+from utfproof.models.importing import attention_kernel
 from utfproof.models.live import confirmed, in_float64, module_outputs
-from utfproof.models.reading import ANY_LENGTH, Reading
+from utfproof.models.reading import ANY_LENGTH, PARTS, Reading
 
 
 def from_parts(
@@ -75,7 +75,7 @@ def from_parts(
         "logits times": f"{factor:.6g} (the caller)",
         "residual stream": f"{'yes' if residual else 'no'} (the caller)",
     }
-    reading = Reading("parts", "parts", arrays, (factor,) * L, by_layer, residual, context=context, facts=facts)
+    reading = Reading(PARTS, "its matrices", arrays, (factor,) * L, by_layer, residual, context=context, facts=facts)
     if forward is None:
         return reading
     live = in_float64(forward) if hasattr(forward, "state_dict") else forward
@@ -111,11 +111,7 @@ def _fitting(value: Any, name: str, shape: tuple[int, ...]) -> np.ndarray:
 def _attention(given: Any, layers: int, heads: int, head_dim: int) -> ModelAttention:
     """Each layer's attention. MalformedInput where it is not for this shape."""
     if isinstance(given, str):
-        kernel = parse_kernel(given, heads, head_dim)
-        if not isinstance(kernel, SoftmaxAttention) or kernel != SoftmaxAttention(
-            causal=kernel.causal, window=kernel.window
-        ):
-            raise MalformedInput(f"attention {given!r}: pass softmax, causal, causal+window:W, or a LayerAttention")
+        kernel = attention_kernel(given)
         given = LayerAttention(kernel.causal, kernel.window)
     found = ModelAttention((given,) * layers if isinstance(given, LayerAttention) else tuple(given))
     if reason := found.unfit(heads, head_dim, layers):

@@ -31,6 +31,8 @@ ANY_LENGTH = 64
 """Positions of a model without learned ones: nobody says how many, tests go to this many, or just beyond its windows."""
 LONGEST = 1024
 """Most positions without learned ones that are tried."""
+PARTS = "parts"
+"""The family of a model that is given by its matrices."""
 UNIT = 1e-12
 """How far from 1 the tokens' part of an input row may be: rounding of its own sum."""
 
@@ -113,7 +115,8 @@ class Reading:
     def acted_as(self, notion: str) -> str:
         """What a host that gives its outputs acts as, by this notion, and on which evidence."""
         if self.witness is None:
-            return f"this reading of the file, by {notion}; nothing here compares the reading with the model"
+            read = "these matrices" if self.family == PARTS else "this reading of the file"
+            return f"{read}, by {notion}; nothing here compares the reading with the model"
         seen = "" if self.coverage is None else f" on {self.coverage.words()}"
         if self.unknown:
             left = ", ".join(FACTS[name][0] for name in self.unknown)
