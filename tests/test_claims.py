@@ -2,6 +2,7 @@
 
 import concurrent.futures
 import dataclasses
+import importlib
 import json
 import os
 import re
@@ -105,6 +106,12 @@ def test_every_claim_has_a_fault():
     broken = {name for fault in FAULTS.values() for name in fault.breaks}
     assert sorted(set(CLAIMS) - broken) == [], "claims that no planted fault breaks"
     assert sorted(broken - set(CLAIMS)) == [], "faults that name claims which do not exist"
+
+
+def test_the_text_of_every_fault_is_found_once():
+    for fault in FAULTS.values():
+        found = Path(importlib.import_module(fault.module).__file__).read_text().count(fault.old)
+        assert found == 1, f"{fault.name}: the text is found {found} times in {fault.module}"
 
 
 def _plant(names):
