@@ -87,18 +87,6 @@ def test_errors_that_the_margin_promises(tmp_path, place, m_over):
     assert found.errors["float32"].forward / 1e4 < error < found.errors["float32"].forward
 
 
-def test_no_margin_says_why(tmp_path, monkeypatch):
-    shape = Shape(2, 1, 1, 2)
-    _, kept, host = host_of(tmp_path, "random", shape, 7)
-    assert "m = 7 is below M = 8" in margin.margin_of(kept, host, universal=False)
-    _, kept, host = host_of(tmp_path, "random", shape)
-    monkeypatch.setattr(margin, "MARGIN_ENTRIES", 63)
-    assert "64 entries" in margin.margin_of(kept, host, universal=True)
-    monkeypatch.undo()
-    wild = replace(host, R_V=host.R_V * 1e200, U=host.U * 1e200)
-    assert "overflow float64" in margin.margin_of(kept, wild, universal=True)
-
-
 # --- rounding or rank ----------------------------------------------------------------------------------------
 
 

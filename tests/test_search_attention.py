@@ -97,16 +97,6 @@ def test_derivatives_are_difference_quotients(name, frozen):
     np.testing.assert_allclose(predicted, (at(h) - at(-h)) / (2 * h), atol=1e-7)
 
 
-def test_targets_have_the_ranks_of_the_shape():
-    asked = PROBLEMS["smaller heads"]
-    for rows in attention.draw_targets(asked, 3, TARGET, 3):
-        outputs, first, second = rows[:16].reshape(4, 2, 2), rows[16:24].reshape(2, 2, 2), rows[24:].reshape(2, 4, 4)
-        for matrix in (*outputs, *first, *second):
-            assert np.linalg.matrix_rank(matrix, tol=1e-9) == 1
-    weights = attention.draw_targets(PROBLEMS["two layers"], 0, TARGET, 5, positive=True)
-    assert (weights > 0).all()
-
-
 def shared_query_state(asked):
     """The shared-query host as a state of one restart, in floats."""
     shape, m = asked.shape, asked.m
@@ -190,17 +180,6 @@ def test_engines_find_the_same(monkeypatch):
     assert not np.allclose(*found, rtol=1e-7)
 
 
-@pytest.mark.parametrize("name", ["numpy", "torch"])
-def test_singular_systems_get_a_little_more(name):
-    if name == "torch":
-        pytest.importorskip("torch")
-    engine = SearchEngine(name)
-    matrices = engine.array(np.array([[[1.0, 0.0], [0.0, 0.0]], [[2.0, 0.0], [0.0, 2.0]]]))
-    found = to_numpy(levenberg.solve(matrices, engine.array(np.ones((2, 2, 1)))))
-    np.testing.assert_allclose(found[1, :, 0], 0.5, atol=1e-8)
-    assert np.isfinite(found).all()
-
-
 @pytest.mark.parametrize(
     ("make", "message"),
     [
@@ -233,17 +212,6 @@ def test_the_command_finds_candidates_and_repeats(cli):
     document = json.loads(out)
     assert (code, document["outcome"]) == (4, "not found")
     assert min(r["path"][-1][1] for r in document["restarts"]) > 1e-2
-
-
-@pytest.mark.full
-@torch_only
-def test_the_command_runs_on_torch(cli):
-    code, out, _ = cli(
-        "search", "numerical", "-H", 2, "-L", 2, "--m", 2, "--restarts", 2, "--torch", "--workers", 0, "--json"
-    )
-    document = json.loads(out)
-    assert (code, document["outcome"]) == (0, "found")
-    assert (document["engine"]["name"], document["engine"]["dtype"]) == ("torch", "float64")
 
 
 @pytest.mark.parametrize(

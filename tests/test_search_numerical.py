@@ -11,7 +11,7 @@ from utfproof.constructions import construction
 from utfproof.constructions.random import integer_target
 from utfproof.errors import MalformedInput, ResourceLimit, Undecided
 from utfproof.search import log, restarts
-from utfproof.search.exact_host import ExactHost, exact_array, two_sided_form, verify
+from utfproof.search.exact_host import ExactHost, exact_array, verify
 from utfproof.search.levenberg import levenberg_marquardt
 from utfproof.search.numerical import (
     FRESH,
@@ -270,14 +270,6 @@ def test_the_mirrored_problem_is_verified():
         ExactHost(asked, host.R)
 
 
-def test_two_sided_form_refuses_other_products():
-    products = shared_host("two-sided", problem(2, 2, 2)).word_products()
-    assert two_sided_form(products, 2, 2)
-    products[3] = products[0]
-    assert not two_sided_form(products, 2, 2)
-    assert not two_sided_form(products, 2, 3)
-
-
 # --- commands ----------------------------------------------------------------------------------------------
 
 NUMERICAL = ("search", "numerical", "-H", 2, "-L", 2)
@@ -328,14 +320,6 @@ def test_usage_errors(cli, arguments, message):
     code, _, error = cli(*arguments)
     assert code == 2
     assert message in error
-
-
-def test_logs_of_something_else_are_refused(tmp_path):
-    path = tmp_path / "run.json"
-    for text in ("[]", "{", '{"problem": {}}'):
-        path.write_text(text)
-        with pytest.raises(MalformedInput, match="no log"):
-            log.read_run(path)
 
 
 def test_too_much_memory_exits_with_3(cli):
