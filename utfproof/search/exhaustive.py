@@ -92,7 +92,7 @@ def matrices(m: int, kind: str, budget: Budget = UNLIMITED) -> np.ndarray:
 def _require_few(count: int, at_least: bool = False) -> None:
     """ResourceLimit for more hosts than are listed; their number may have thousands of digits."""
     if count > MOST_HOSTS:
-        said = f"2^{count.bit_length() - 1}" if count.bit_length() > 64 else str(count)
+        said = f"2^{round(log2(count))}" if count.bit_length() > 64 else str(count)
         more = " or more" if at_least else ""
         raise ResourceLimit(
             f"about {said}{more} hosts after symmetries, the limit is {MOST_HOSTS}; choose a smaller kind or m"
