@@ -25,7 +25,7 @@ from utfproof.models import (
     random_sequences,
 )
 from utfproof.models.exporting import write_arrays
-from utfproof.models.families.transformer_lens import WHOLE
+from utfproof.models.families.transformer_lens import OFF
 from utfproof.shapes import Shape, matching_dimension
 from utfproof.systems import Target
 from utfproof.weights import read_embedding, read_tensors
@@ -45,7 +45,7 @@ KNOWN = {
     "use_attn_scale": "true",
     "use_local_attn": "false",
     "attn_only": "true",
-    **dict.fromkeys(WHOLE[1:], "false"),
+    **dict.fromkeys(OFF, "false"),
 }
 """Metadata that leave nothing open on which the outputs of a TransformerLens model depend."""
 

@@ -18,7 +18,7 @@ from test_import import relative_difference  # noqa: E402
 from utfproof.cli.app import run  # noqa: E402
 from utfproof.errors import MalformedInput, OutsideClass, Undecided  # noqa: E402
 from utfproof.models import embed_model, embed_normalised, from_model, import_model  # noqa: E402
-from utfproof.models.families.transformer_lens import WHOLE  # noqa: E402
+from utfproof.models.families.transformer_lens import OFF  # noqa: E402
 from utfproof.models.norms import OwnNorm, not_served  # noqa: E402
 
 FIELDS = {
@@ -33,7 +33,7 @@ FIELDS = {
 }
 FIELDS |= {"attention_dir": "causal", "use_attn_scale": True, "attn_scale": 3**0.5, "use_local_attn": False}
 FIELDS |= {"positional_embedding_type": "standard", "attn_scores_soft_cap": -1.0, "attn_only": True}
-FIELDS |= {"output_logits_soft_cap": -1.0, **dict.fromkeys(WHOLE[1:], False)}
+FIELDS |= {"output_logits_soft_cap": -1.0, **dict.fromkeys(OFF, False)}
 
 
 class Configuration:
@@ -348,7 +348,6 @@ CONTRADICTIONS = {
     "vocabulary": "6",
     "width": "5",
     "final": "false",
-    "first": "no",
     "constant": "[0.5]",
 }
 

@@ -19,7 +19,6 @@ from utfproof.errors import MalformedInput, ResourceLimit
 from utfproof.models.comparison import AGREEMENT, Agreement, Comparison
 from utfproof.models.configuration import OWN_OUTPUTS
 from utfproof.models.coverage import Coverage
-from utfproof.models.family import Family
 from utfproof.models.probes import batches, probes, sequences
 from utfproof.models.reader import Said, read_model, recognise
 from utfproof.models.reading import ANY_LENGTH, LONGEST, Forward, Reading
@@ -125,19 +124,13 @@ def _readings(twin: Any, file: TensorFile, heads: int | None, config: Mapping[st
         layers = [twin.get_submodule(prefix.rstrip(".")) for prefix in layer_prefixes(file, family.marks)]
         family.double(twin)
         fields = dict(config) if config is not None else family.live(twin, layers)
-        tables = family.tables(twin, _context(family, fields))
+        tables = family.tables(twin, min(fields.get("n_ctx") or ANY_LENGTH, LONGEST))
     said: Said = {} if heads is None else {"heads": (heads, "the caller")}
     settled = {*family.settled, *(family.fields[name].fact for name in fields if name in family.fields)}
     left = {name: values for name, values in OPEN.items() if name not in settled}
     for values in product(*left.values()):
         tried = {name: (value, OWN_OUTPUTS) for name, value in zip(left, values, strict=True)}
         yield read_model(file, family, fields, {**said, **tried}, tables, live=True)
-
-
-def _context(family: Family, fields: Mapping[str, Any]) -> int:
-    """Positions to read rotations for: what the configuration says, within reason."""
-    said = [value for name, value in fields.items() if name in family.fields and family.fields[name].fact == "context"]
-    return min(max([ANY_LENGTH, *(n for n in said if isinstance(n, int))]), LONGEST)
 
 
 @contextmanager

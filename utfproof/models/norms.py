@@ -20,13 +20,12 @@ KINDS = {"LayerNorm": "layer", "LNPre": "layer", "RMS": "rms", "RMSPre": "rms"}
 @one_line
 @dataclass(frozen=True)
 class OwnNorm:
-    """kind: "layer" or "rms"; eps is added to the mean square; final and first: whether there is one before the readout, and
-    one before each layer."""
+    """One before each layer. kind: "layer" or "rms"; eps is added to the mean square; final: whether there is one before the
+    readout too."""
 
     kind: str
     eps: float
     final: bool
-    first: bool = True
 
     def __call__(self, x: np.ndarray) -> np.ndarray:
         """Rows [n, width] over their root mean square, less their mean for LayerNorm."""
@@ -44,8 +43,8 @@ class OwnNorm:
 
     def words(self) -> str:
         """For people."""
-        places = ["before each layer"] * self.first + ["at the end"] * self.final
-        return f"{WORDS[self.kind]} with eps = {self.eps:g}, {' and '.join(places)}"
+        end = " and at the end" if self.final else ""
+        return f"{WORDS[self.kind]} with eps = {self.eps:g}, before each layer{end}"
 
 
 def read_norm(
@@ -97,8 +96,6 @@ def not_served(norm: OwnNorm, arrays: Mapping[str, np.ndarray], shortformer: boo
     unknown = "no host for them is known, nor that there is none"
     effective = D - (norm.kind == "layer")
     many = "three layers or more" if L > 2 else "two layers and a norm at the end"
-    if L > 1 and not norm.first:
-        return f"it has {L} layers and a norm at the end alone: {unknown} ({page} 6 is for one layer)", False
     if L > 2 or (L == 2 and norm.final):
         differences = min(effective, (len(arrays["W_pos"]) or len(arrays["W_E"])) - 1)  # of the rows of one context
         wide = effective >= 2 and H * min(d, differences) >= effective

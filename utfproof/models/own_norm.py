@@ -111,7 +111,7 @@ class NormalisedHost:
         """Rows of E [n, m] -> outputs [n, d_out]."""
         places, stream = np.arange(len(rows)), rows
         for layer in range(self.shape.layers):
-            inner = self.norm(stream) if self.norm.first else stream
+            inner = self.norm(stream)
             for head in range(self.shape.heads):
                 query, key, value = self.system.maps(layer, head)
                 pattern = attention(inner @ query, inner @ key, places, layer=layer, head=head)
@@ -145,15 +145,15 @@ class NormalisedHost:
                 raise MalformedInput(f"the embedding's metadata do not say {name} of its host: {error}") from error
             if not (0 <= found[name] < float("inf")) or (kind is int and not found[name]):
                 raise MalformedInput(f"the embedding's metadata field {name} is {facts[name]}")
-        said = (facts.get("kind"), facts.get("final"), facts.get("first", "true"), facts.get("residual"))
-        if said[0] not in ("layer", "rms") or not {*said[1:3]} <= {"true", "false"} or said[3] != "true":
-            raise MalformedInput("the embedding's metadata do not say kind, final, first and residual of its host")
-        norm = OwnNorm(facts["kind"], found["eps"], said[1] == "true", said[2] == "true")
+        kind_of, final = facts.get("kind"), facts.get("final")
+        if kind_of not in ("layer", "rms") or final not in ("true", "false") or facts.get("residual") != "true":
+            raise MalformedInput("the embedding's metadata do not say kind, final and residual of its host")
+        norm = OwnNorm(kind_of, found["eps"], final == "true")
         sizes = (found[name] for name in ("heads", "layers", "head_dim", "d_in", "d_out"))
         host = NormalisedHost(Shape(*sizes, residual=True), found["width"], norm, found["theta"], found["bound"])
-        most, bounded = 1 if norm.final else 2 * norm.first, norm.final or host.shape.layers == 2
+        most, bounded = 1 if norm.final else 2, norm.final or host.shape.layers == 2
         if host.shape.layers > most or bool(host.bound) != bounded:
-            told = f"{host.shape.layers} layers, final {said[1]}, first {said[2]}, bound {host.bound:g}"
+            told = f"{host.shape.layers} layers, final {final}, bound {host.bound:g}"
             raise MalformedInput(f"the embedding's metadata say {told}: no host with a norm of its own is so")
         if facts.get("m") != str(host.m):
             raise MalformedInput(f"the embedding's metadata say m = {facts.get('m')}, its host has m = {host.m}")
@@ -162,7 +162,7 @@ class NormalisedHost:
 
 def module_facts(host: NormalisedHost, positions: int) -> dict[str, Any]:
     """What an exported module needs beside host and E: the norm, and whether E has a row for every token at every position."""
-    places = ("layer",) * host.norm.first + ("end",) * host.norm.final
+    places = ("layer",) + ("end",) * host.norm.final
     return {"norm": {"kind": host.norm.kind, "eps": host.norm.eps, "places": places}, "pairs": positions > 0}
 
 
@@ -190,9 +190,8 @@ def write_tensors(
 ) -> dict[str, str]:
     """The host with E under TransformerLens' names; its metadata. With learned positions its tokens are the rows of E, token
     P + position. NotDefined without a norm at the end, which every such model has, and as `transformer_lens_tensors`."""
-    if not (host.norm.final and host.norm.first):
-        where = "at the end (ln_final)" if host.norm.first else "before each layer (ln1)"
-        raise NotDefined(f"TransformerLens models with norms have one {where}, and this host has none")
+    if not host.norm.final:
+        raise NotDefined("TransformerLens models with norms have one at the end (ln_final), and this host has none")
     tensors, said = transformer_lens_tensors(
         host.system, E, kernel, vocabulary=len(E), positions=0, context=positions or context, max_memory=limit
     )
@@ -251,7 +250,7 @@ def _layer(reading: Reading, norm: OwnNorm, rows: np.ndarray) -> tuple[np.ndarra
     """What a row asks, shows and passes on in layer 1: queries, keys [H, rows, d] and values [H, rows, D]. The biases of
     values and of the output are in the values: rows of attention sum to 1."""
     a = {name: array[0] for name, array in reading.arrays.items() if array.ndim > 2 or name == "b_O"}
-    inner, H = norm(rows) if norm.first else rows, len(a["W_Q"])
+    inner, H = norm(rows), len(a["W_Q"])
     group = [h * len(a["W_K"]) // H for h in range(H)]
     queries = np.stack([reading.factors[0] * (inner @ a["W_Q"][h] + a["b_Q"][h]) for h in range(H)])
     keys = np.stack([inner @ a["W_K"][g] + a["b_K"][g] for g in group])
@@ -322,7 +321,7 @@ def build(reading: Reading, host: NormalisedHost | None = None) -> tuple[Normali
         rest = (vectors * np.sqrt(np.clip(squares, 0, None))) @ vectors.T
         T = found.alpha * np.concatenate([later / found.bound, rest], axis=1)
         image, written = norm.centred(rows) @ T, norm.centred(values) @ T
-        size = KAPPA * norm.size(rows) if norm.first else np.ones(len(rows))
+        size = KAPPA * norm.size(rows)
         room = np.full(len(rows), found.half * norm.eps * (KAPPA**2 - 1))
     else:  # nothing normalises the sum: the image is the outputs themselves
         image, written = rows @ W_U + reading.arrays["b_U"], values @ W_U

@@ -138,7 +138,7 @@ class Reading:
             x, at = x + at, np.zeros((1, x.shape[1]))
         for layer, factor in enumerate(self.factors):
             W_Q, W_K, W_V, W_O, b_Q, b_K, b_V, b_O = (a[name][layer] for name in LAYER_ROLES)
-            inner = self.norm(x) if self.norm is not None and self.norm.first else x
+            inner = self.norm(x) if self.norm is not None else x
             out[f"input of layer {layer}"] = inner
             added = np.broadcast_to(b_O, x.shape)
             for head in range(len(W_Q)):

@@ -23,22 +23,13 @@ from utfproof.ground.files import atomic_file
 from utfproof.ground.resources import require_memory
 from utfproof.ground.selection import SelectionMatrix
 from utfproof.models.attention import Kernel, ModelAttention
+from utfproof.models.families.transformer_lens import OFF
 from utfproof.systems import Universal
 from utfproof.weights import dense
 
 _TYPES = {"<f8": "F64", "<f4": "F32", "<i8": "I64", "<i4": "I32", "|i1": "I8", "|b1": "BOOL"}
 
 
-_OFF = (
-    "final_rms",
-    "parallel_attn_mlp",
-    "post_embedding_ln",
-    "use_normalization_before_and_after",
-    "use_qk_norm",
-    "load_in_4bit",
-    "scale_attn_by_inverse_layer_idx",
-)
-"""Fields of TransformerLens' configuration that change outputs and are off in an exported host."""
 MODULE_HEAD = "A fixed transformer with one embedding, as a plain torch.nn.Module"
 """How an exported module begins."""
 MARK = {"written_by": "utfproof export"}
@@ -192,6 +183,6 @@ def transformer_lens_tensors(
         "normalization_type": "none",
         "positional_embedding_type": "standard",
         "output_logits_soft_cap": "-1.0",
-        **dict.fromkeys(_OFF, "false"),
+        **dict.fromkeys(OFF, "false"),
     }
     return {name: np.asarray(array, dtype=np.float64) for name, array in tensors.items()}, metadata

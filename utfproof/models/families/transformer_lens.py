@@ -117,8 +117,7 @@ CONFIG = {
 }
 """Fields of HookedTransformerConfig. Those named harmless change no output of an attention-only model, or only together with
 a field that is refused."""
-WHOLE = (
-    "attn_only",
+OFF = (
     "final_rms",
     "parallel_attn_mlp",
     "post_embedding_ln",
@@ -127,7 +126,9 @@ WHOLE = (
     "load_in_4bit",
     "scale_attn_by_inverse_layer_idx",
 )
-"""Fields that change outputs and that every configuration of TransformerLens 2 to 4 has."""
+"""Fields that change outputs, are off in models that are read, and that every configuration of TransformerLens 2 to 4 has."""
+WHOLE = ("attn_only", *OFF)
+"""Fields without which a configuration does not say all that changes outputs."""
 ASSUMED: dict[str, Any] = {
     **{"causal": True, "scale": "1/sqrt(d)", "positions": "learned", "norm": "none", "cap": 0.0, "output_cap": 0.0},
     **{"window": 0, "rotary_base": 10000.0, "rotary_dim": "all", "adjacent": False},
