@@ -127,7 +127,7 @@ def exceeds(run: dict[str, Any], tolerance: float | None) -> bool:
 def training(sources: list[Source]) -> Section:
     """The paper's tables beside measured cells, for each setting; and accuracy against steps."""
     from utfproof.training.presets import SETTINGS
-    from utfproof.training.results import from_document, paper_cells
+    from utfproof.training.results import column, from_document, paper_cells
     from utfproof.training.tables import HOSTS, coverage, document, tables
 
     seen: dict[str, str] = {}
@@ -155,8 +155,8 @@ def training(sources: list[Source]) -> Section:
             )
     curves: dict[str, dict[str, Sequence[tuple[float, float]]]] = defaultdict(dict)
     for result in results:
-        host = str(result.preset["host"])
-        if len(result.curve) > 1 and host in HOSTS:
+        host = column(result)
+        if len(result.curve) > 1 and host:
             steps = [(float(step), 100 * accuracy) for step, _, accuracy in result.curve]
             held = curves[f"{result.preset['task']}, {result.variant}, {result.setting} setting"]
             name = f"{HOSTS[host]}, m = {result.preset['m']}"

@@ -101,6 +101,7 @@ def build_model(
 
     kept = getattr(torch, check_dtype(dtype, device))
     model = Model(preset, preset.shape, context)
+    require_memory(32 * preset.m * (preset.vocabulary + context), f"E and P at m = {preset.m}", max_memory)
     trained, frozen = _draw(preset, seed, context)
     if preset.host != OWN_WIDTH:
         entry = CONSTRUCTIONS.get(preset.host)
