@@ -12,15 +12,13 @@ from utfproof.attention import (
     SeededAttention,
     SoftmaxAttention,
     arithmetic,
-    blocked_product,
-    chunked,
     parse_kernel,
 )
 from utfproof.attention.causal import Causal
 from utfproof.attention.window import Window
 from utfproof.constructions import build_host
 from utfproof.emulation.compare import CompareSetting, compare, random_input, relative_error
-from utfproof.emulation.engines import Engine, PathHost, Placement, stack_targets
+from utfproof.emulation.engines import Engine, PathHost, Placement
 from utfproof.emulation.laws import TARGET_LAWS, draw_target
 from utfproof.errors import MalformedInput, ResourceLimit
 from utfproof.matching import Embedder, w_all
@@ -84,19 +82,6 @@ def test_a_key_that_is_taken_for_seen_by_all_is_noticed(monkeypatch, part, wrong
     assert not np.allclose(chunks.attended(queries, keys, x, places, layer=0, head=0), whole, rtol=1e-6)
 
 
-def test_masks_are_built_once(monkeypatch):
-    built, visible = [], Causal.visible
-    monkeypatch.setattr(
-        Causal, "visible", lambda self, distance: built.append(distance.shape) or visible(self, distance)
-    )
-    chunked._hidden.cache_clear()
-    queries, keys, x = np.random.default_rng(0).normal(size=(3, 64, 2))
-    for head in range(3):
-        ChunkedAttention(SoftmaxAttention(causal=True), 8).attended(queries, keys, x, np.arange(64), layer=0, head=head)
-    assert built == [(8, 7)]
-    chunked._hidden.cache_clear()
-
-
 def test_a_hidden_key_is_never_looked_at():
     """A window leaves keys out of the products, not only out of the sum: NaN behind it does no harm."""
     queries, keys, x = np.random.default_rng(0).normal(size=(3, 40, 2))
@@ -105,13 +90,6 @@ def test_a_hidden_key_is_never_looked_at():
     out = kernel.attended(queries, keys, x, np.arange(40), layer=0, head=0)
     assert np.isnan(out[0]).all()
     assert np.isfinite(out[16:]).all()
-
-
-def test_blocked_products_are_exact_on_integers():
-    rng = np.random.default_rng(0)
-    a, b = rng.integers(-9, 9, (5, 700)), rng.integers(-9, 9, (700, 3))
-    for block in (1, 7, 256, 700, 1000):
-        assert np.array_equal(blocked_product(a, b, block), a @ b)
 
 
 @pytest.mark.parametrize(("n", "block"), [(600, 256), (512, 256), (9, 2), (2, 1)])
@@ -200,11 +178,6 @@ def test_batches_are_the_same_runs(engine, tied):
     assert all(c.relative_error < 1e-13 for c in several.comparisons)
 
 
-def test_batches_need_like_targets():
-    with pytest.raises(MalformedInput, match="must agree in shape, width and tying"):
-        stack_targets([draw_target(SHAPE, 0), draw_target(SHAPE, 0, tied=True)])
-
-
 @pytest.mark.parametrize("precision", ["float64", "float32", "bfloat16"])
 def test_precisions(precision):
     if precision == "bfloat16":
@@ -231,19 +204,6 @@ def test_a_torch_device():
             assert report.max_relative_error < 1e-11
 
 
-def test_strict_products_put_the_flags_back():
-    torch = pytest.importorskip("torch")
-    flags = torch.backends.cuda.matmul
-    before = flags.allow_tf32
-    try:
-        flags.allow_tf32 = True
-        with Placement("cpu:0").strict():
-            assert not flags.allow_tf32
-        assert flags.allow_tf32
-    finally:
-        flags.allow_tf32 = before
-
-
 @pytest.mark.parametrize("precision", ["float64", "float32", "bfloat16"])
 def test_products_are_probed(precision):
     """Every engine tries one product first: TF32 left on, or float32 in place of float64, is refused by name."""
@@ -261,17 +221,6 @@ def test_products_are_probed(precision):
     bits = {"float64": 24, "float32": 11, "bfloat16": 4}[precision]
     with pytest.raises(MalformedInput, match=f"{precision} allows"):
         place.probe(short(bits))
-
-
-@pytest.mark.parametrize("precision", ["float32", "bfloat16"])
-def test_given_matrices_follow_the_run(precision):
-    """Matrices from outside come in the numbers of the run, not in their own."""
-    torch = pytest.importorskip("torch")
-    matrices = np.full((1, 1, 3, 3), 1 / 3)
-    tensor = Placement("cpu:0", precision).array(np.ones((3, 2)))
-    assert GivenAttention(matrices)(tensor, tensor, None, layer=0, head=0).dtype == getattr(torch, precision)
-    x = np.ones((3, 2), dtype=np.float32)
-    assert GivenAttention(matrices)(x, x, None, layer=0, head=0).dtype == np.float32
 
 
 @pytest.mark.parametrize(
@@ -355,19 +304,6 @@ def test_laws(law, tied):
     assert np.isfinite(w_all(target)).all()
 
 
-def test_a_dead_head():
-    target = draw_target(WIDE, 0, "dead-heads")
-    assert not target.W_V[:, -1].any()
-    assert target.W_V[:, 0].any()
-
-
 def test_unknown_laws():
     with pytest.raises(MalformedInput, match="target law 'cauchy' is unknown; choose uniform"):
         draw_target(SHAPE, 0, "cauchy")
-
-
-def test_one_hot_inputs():
-    x = random_input(SHAPE, 50, 0, law="one-hot")
-    assert set(np.unique(x)) == {0.0, 1.0}
-    assert (x.sum(axis=1) == 1).all()
-    assert len(np.unique(x.argmax(axis=1))) == 3

@@ -13,8 +13,6 @@ import naive
 import numpy as np
 import pytest
 import sceptic
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from test_certificates import OPTIONS
 
 from utfproof.attention import GivenAttention, SoftmaxAttention, parse_kernel
@@ -226,20 +224,6 @@ def test_given_attention_is_exact(tmp_path):
         exact_difference(host, target, E, X, A[:, :2])
 
 
-@given(st.integers(0, 10**6))
-@settings(max_examples=15)
-def test_given_attention_agrees_with_the_exact_forward_pass(seed):
-    """Against the definitions of systems, in fractions."""
-    source = random.Random(seed)
-    host, target, _, X = case("sparse-front", seed=seed)
-    E = corpus_enclosures.drawn(source, 3, host.m)
-    A = corpus_enclosures.stochastic(source, 1, 2, 3)
-    by_hand = exact_host(host).forward(exact(X), E, GivenAttention(A)) - exact_target(target).forward(
-        exact(X), GivenAttention(A)
-    )
-    assert exact_difference(host, target, E, X, A) == max(abs(x) for x in by_hand.reshape(-1))
-
-
 # --- planted faults ----------------------------------------------------------------------------------------------------
 
 
@@ -342,34 +326,6 @@ def test_weights_of_a_file(tied, tmp_path):
     raw[-1] ^= 1
     path.write_bytes(raw)
     assert codes(tmp_path / "c.json") == (2, 2)  # no such weights any more
-
-
-def test_the_helper_says_what_was_shown(tmp_path):
-    host, target, E, _ = case("sparse")
-    arguments = {"host": "sparse", "attention": "alibi+causal", "context": 2, "seed": 1}
-    out = run_enclosure(asked(**arguments, digits=50, output=tmp_path / "a.json"), host, target)
-    assert out.exit_code == 0
-    assert out.rows["result"] == "outputs within 10^-50"
-    assert "not about universality" in out.rows["means"]
-    assert out.document["attention"] == "causal+alibi"
-    assert out.document["difference"] == {"at_least": "0", "at_most": "0." + "0" * 49 + "1"}
-    assert out.document["files"] == [str(tmp_path / "a.json")]
-    assert "universal" not in json.dumps(out.document).replace("looped-universal", "")
-    claim = json.loads((tmp_path / "a.json").read_bytes())["claim"]
-    assert "universal" not in json.dumps(claim)
-    again = run_enclosure(asked(**arguments, digits=50, output=tmp_path / "b.json"), host, target)
-    assert again.rows["result"] == out.rows["result"]
-    assert (tmp_path / "a.json").read_bytes() == (tmp_path / "b.json").read_bytes()
-    verdict = checker.check_file(tmp_path / "a.json", OPTIONS)
-    assert "at most 1e-50 apart (target " in verdict.message
-    assert verdict.facts["difference"] == [0, 1]
-    rounded = run_enclosure(asked(**arguments, digits=20), host, target, np.asarray(E, dtype=np.float32))
-    assert rounded.exit_code == 1
-    assert rounded.document["files"] == []
-    low, high = (Fraction(rounded.document["difference"][key]) for key in ("at_least", "at_most"))
-    assert 0 < low < high < Fraction(1, 10**5)
-    with pytest.raises(MalformedInput, match=r"ends in \.json"):
-        run_enclosure(asked(**arguments, digits=50, output=tmp_path / "a.txt"), host, target)
 
 
 def test_decimals_are_written_to_the_last_digit():

@@ -20,7 +20,6 @@ from utfproof.systems import (
     TiedTarget,
     TiedUniversal,
     Universal,
-    prefix_products,
 )
 
 pytestmark = pytest.mark.numerical
@@ -105,24 +104,6 @@ def test_width_embeds_and_unembeds():
     x = np.random.default_rng(0).normal(size=(4, 3))
     kernel = SoftmaxAttention(causal=True)
     assert np.allclose(target.forward(x, kernel), inner.forward(x @ target.W_E, kernel) @ target.W_U, rtol=1e-14)
-
-
-def test_prefix_products_are_in_word_order():
-    target = exact_target(random_target(Shape(3, 2, 1, 2), 0))
-    products = prefix_products(target, 2)
-    for index, (a, b) in enumerate(itertools.product(range(3), repeat=2)):
-        assert np.array_equal(products[index], target.value_form(0, a) @ target.value_form(1, b))
-    assert np.array_equal(prefix_products(target, 0)[0], np.eye(2, dtype=int))
-
-
-def test_batches_run_like_single_inputs():
-    shape = Shape(2, 2, 2, 3)
-    target, host = random_target(shape, 0), build_host("tied", shape)
-    E = np.random.default_rng(0).normal(size=(3, host.m))
-    x = np.random.default_rng(1).normal(size=(4, 5, 3))
-    kernel = SoftmaxAttention(causal=True, rope_base=100.0, alibi_heads=2)
-    for run in (lambda z: target.forward(z, kernel), lambda z: host.forward(z, E, kernel)):
-        assert np.allclose(run(x), np.stack([run(z) for z in x]), rtol=1e-13)
 
 
 def test_torch_runs_the_same_pass():

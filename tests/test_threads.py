@@ -44,23 +44,6 @@ def test_cores_are_those_of_the_control_group(monkeypatch, tmp_path):
         assert threads.cores() == count
 
 
-@pytest.mark.parametrize(
-    ("text", "count", "free"),
-    [
-        ("procs_running 1\n", 2, 2),  # this process alone
-        ("cpu 1 2\nprocs_running 2\nprocs_blocked 0\n", 2, 2 if (os.cpu_count() or 1) > 2 else 1),
-        ("procs_running 99999\n", 2, 1),
-        ("procs_blocked 0\n", 2, 2),  # nobody says
-        ("procs_running many\n", 2, 2),
-    ],
-)
-def test_cores_before_anything_was_watched(monkeypatch, tmp_path, text, count, free):
-    monkeypatch.setattr(threads, "_STAT", tmp_path / "stat")
-    monkeypatch.setattr(os, "cpu_count", lambda: max(2, os.sysconf("SC_NPROCESSORS_ONLN")))
-    (tmp_path / "stat").write_text(text)
-    assert threads.unoccupied(count) == free
-
-
 class Pool:
     """A library that counts what it is told."""
 
@@ -107,15 +90,6 @@ def test_threads_by_size_and_load(machine, limit, idle, operations, count):
     _, set_idle = machine(limit, cores=8 if limit == 8 else 2)
     set_idle(idle)
     assert threads.THREADS.worth(operations) == count
-
-
-def test_the_machine_is_looked_at_again(machine):
-    _, set_idle = machine(2)
-    seen = []
-    for idle in (1.0, 0.0, 0.0, 1.0):
-        set_idle(idle)
-        seen.append(threads.THREADS.worth(100 * WORTH))
-    assert seen == [2, 1, 1, 2]
 
 
 def test_what_was_chosen_is_set_back(machine):
