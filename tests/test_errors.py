@@ -494,8 +494,6 @@ OPTIONS = {
         "--trials counts",
     ),
     "--width of one target": (["emulate", "sparse", "--target", "target.safetensors", "--width", "3"], 2, "--width"),
-    "emulate -o": (["emulate", "sparse,tied", *SMALL, "-o", "c.json"], 2, "utfproof enclose HOST ... -o FILE"),
-    "emulate --digits": (["emulate", "random", *SMALL, "--digits", "3"], 2, "utfproof enclose HOST ... --digits N"),
     "--list and --html": (
         ["verify", "--list", "--html", "c.html"],
         2,
