@@ -121,13 +121,19 @@ def test_junit_and_page(tmp_path):
     assert not list(root.iter("failure"))
     page = (tmp_path / "p.html").read_text()
     assert "intro:sparse/heads" in page
-    assert "<svg" in page
 
 
-def test_the_picture_shape_is_chosen(tmp_path):
-    shape = ["-H", "3", "-L", "1", "-d", "1", "--d-in", "2"]
-    assert run(["verify", "tab:hyperparameters", "--html", str(tmp_path / "p.html"), *shape, "--workers", "1"]) == 0
-    assert "(3, 1, 1, 2)" in (tmp_path / "p.html").read_text() or "(3,1,1,2)" in (tmp_path / "p.html").read_text()
+def test_junit_skips_what_is_open_and_says_what_fails_as_printed(tmp_path):
+    names = ["sec:experiments/more-depth", "intro:near-perfect", "sec:experiments/lengths"]
+    assert run(["verify", *names, "--junit", str(tmp_path / "r.xml"), "--workers", "1"]) == 0
+    root = ET.parse(tmp_path / "r.xml").getroot()
+    assert (root.get("tests"), root.get("failures"), root.get("skipped")) == ("3", "0", "1")
+    cases = {case.get("name"): case for case in root.iter("testcase")}
+    assert cases["sec:experiments/more-depth"].find("skipped") is not None
+    assert (
+        cases["intro:near-perfect"].find("system-out").text.startswith("FAILS AS PRINTED (recorded: fails as printed)")
+    )
+    assert cases["sec:experiments/lengths"].find("system-out").text.startswith("HOLDS")
 
 
 def test_certificates_are_left_and_check(tmp_path, capsys):
@@ -156,8 +162,6 @@ def test_larger_grids(capsys):
         (["--html", "x", "-o", "./x"], 2, "--output and --html name one file, x; give each output a file of its own"),
         (["--progress", "loud"], 2, "choose auto, plain, none"),
         (["--certificates", "/nonexistent/folder"], 2, "is not a folder"),
-        (["-H", "2"], 2, "the shape options choose the pictures"),
-        (["--html", "p.html", "-H", "2"], 2, "the shape is incomplete"),
         (["--nonsense"], 2, "No such option"),
     ],
 )
