@@ -1,11 +1,17 @@
-"""The checker on one certificate, and the second judge beside it."""
+"""The checker on one certificate, and the judges beside it: the second one, and the verified one where it is built."""
 
 import dataclasses
+import os
+import re
+import subprocess
+from pathlib import Path
 
+import corpus
 import sceptic
 
 from utfproof.certificates import checker
 
+UTFCHECK = Path(os.environ.get("UTFPROOF_UTFCHECK", Path(__file__).parents[1] / "proofs" / "checker" / "utfcheck"))
 OPTIONS = checker.Options()
 
 
@@ -15,29 +21,29 @@ def write_anew(path, raw):
     path.write_bytes(raw)
 
 
-def verdict_on(found, folder, limits=OPTIONS):
+def verdict_on(found, folder, options=OPTIONS):
     """The checker's; `found`: a certificate, or its document."""
     path = folder / "certificate.json"
     if isinstance(found, dict):
-        write_anew(path, sceptic.canonical(found))
+        write_anew(path, corpus.canonical(found))
     else:
         found.write(path)
-    return checker.check_file(path, limits)
+    return checker.check_file(path, options)
 
 
 def confirmed(found, folder):
     """The same with NumPy and without; the second judge says the same, or leaves it alone."""
     verdict = verdict_on(found, folder)
-    assert "broke off" not in verdict.message
+    assert verdict.code != checker.INTERNAL
     assert verdict_on(found, folder, dataclasses.replace(OPTIONS, numpy=True)).code == verdict.code
     assert sceptic.judge((folder / "certificate.json").read_bytes(), folder) in (None, verdict.code), verdict
     return verdict
 
 
-def code_of(raw, folder):
-    """The checker's verdict on these bytes as if in this folder (weights are looked for there)."""
-    try:
-        checker.check_document(checker.parse_canonical(raw), str(folder), OPTIONS, {})
-    except checker.Stop as stop:
-        return stop.code
-    return 0
+def verified(*paths, seconds=20):
+    """What the verified checker says of certificates below the paths: True or False, None for one that it does not cover."""
+    command = [str(UTFCHECK), "--seconds", str(seconds), *map(str, paths)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=1200)
+    words = {"valid": True, "reje": False}
+    found = re.findall(r"^(.*?\.json): (....)", done.stdout, re.MULTILINE)
+    return {Path(path): words.get(word) for path, word in found}

@@ -5,7 +5,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import sceptic
 from cases import (
     MATCHING,
     PRINTED,
@@ -210,11 +209,7 @@ def test_the_checkers_and_the_format_know_what_the_registry_says(name):
     """Which matrices a checker has by name, which of them are permutations, which embeddings it follows; the page says them."""
     entry = CONSTRUCTIONS[name]
     named = name if entry.identity is None else entry.identity.host or name
-    assert (
-        entry.rebuilt
-        == (name in {*checker.INDEX_HOSTS, *checker.RANDOM})
-        == (name in {*sceptic.INDEX, *sceptic.RANDOM})
-    )
-    assert entry.permutation == (name in checker.PERMUTATIONS) == (name in sceptic.PERMUTATIONS)
+    assert entry.rebuilt == (name in {*checker.INDEX_HOSTS, *checker.RANDOM})
+    assert entry.permutation == (name in checker.PERMUTATIONS)
     assert (entry.identity is not None) == (named in checker.IDENTITIES)
     assert not entry.certified or f"`{named}`" in FORMAT

@@ -4,9 +4,8 @@ passes as often as its degree allows does not pass more often."""
 import random
 from contextlib import suppress
 
+import corpus
 import pytest
-import sceptic
-from make_corpus import identity
 
 from utfproof.certificates import checker
 
@@ -104,9 +103,11 @@ def test_a_false_identity_passes_as_often_as_its_degree_allows(monkeypatch):
     monkeypatch.setattr(checker, "random_prime", lambda: q)
     source = random.Random(3)
     monkeypatch.setattr(checker.secrets, "randbelow", source.randrange)
-    document = identity("register", (1, 1, 1, 1))
-    document["evidence"]["E"] = [[0, ["M1.0"] * power]]
-    raw, limits = sceptic.canonical(document), checker.Options()
+    evidence = {"E": [[0, ["M1.0"] * power]]}
+    document = corpus.document(
+        "identity", "register", (1, 1, 1, 1, 1), 1, evidence, notion="shared attention", free="E"
+    )
+    raw, limits = corpus.canonical(document), checker.Options()
     for _ in range(trials):
         with suppress(checker.Stop):
             checker.check_document(checker.parse_canonical(raw), "", limits, {})

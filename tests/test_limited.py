@@ -7,8 +7,7 @@ import subprocess
 import sys
 
 import pytest
-import sceptic
-from make_corpus import CORPUS
+from corpus import CORPUS, canonical
 
 from utfproof.certificates import checker
 from utfproof.certificates.limited import Limited
@@ -31,7 +30,7 @@ def folder(tmp_path):
     """A certificate that needs far more than the limits below, between two that need nothing."""
     for name in ("a", "c"):
         (tmp_path / f"{name}.json").write_bytes(GOOD.read_bytes())
-    (tmp_path / "b.json").write_bytes(sceptic.canonical(counting(3000, 4501500)))
+    (tmp_path / "b.json").write_bytes(canonical(counting(3000, 4501500)))
     return tmp_path
 
 
@@ -47,7 +46,7 @@ def test_time_is_limited_by_a_timer(folder):
 
 @pytest.mark.full
 def test_memory_is_limited_by_the_system(folder):
-    (folder / "b.json").write_bytes(sceptic.canonical(counting(1000, 500500)))
+    (folder / "b.json").write_bytes(canonical(counting(1000, 500500)))
     with Limited(checker.Options(), 2**27, 60) as limited:
         assert codes(limited, folder) == [0, 3, 0]
         assert "134217728 bytes" in limited.judge(str(folder / "b.json"), True).message

@@ -10,7 +10,6 @@ from fractions import Fraction
 import numpy as np
 import pytest
 import residue_hosts
-import sceptic
 from logit_equations import drawn, maps_of, misses
 
 from utfproof.attention import SoftmaxAttention
@@ -109,7 +108,7 @@ def test_the_table_shapes(dims, tmp_path):
 
 
 @pytest.mark.parametrize(("name", "dims", "stream", "least"), HOSTS, ids=IDS)
-def test_two_checkers_accept_the_certificate(name, dims, stream, least, tmp_path):
+def test_the_checker_accepts_the_certificate(name, dims, stream, least, tmp_path):
     shape = Shape(*dims, residual=stream)
     for tied, m in ((False, None), (True, least + 2)):
         found = identity_certificate(name, shape, m, tied_targets=tied)
@@ -117,11 +116,9 @@ def test_two_checkers_accept_the_certificate(name, dims, stream, least, tmp_path
         path = tmp_path / "c.json"
         found.write(path)
         assert checker.check_file(path, OPTIONS).code == 0
-        assert sceptic.judge(path.read_bytes(), tmp_path) == 0
         found.document["shape"]["m"] = least - 1
         path.write_bytes(found.to_bytes())
         assert checker.check_file(path, OPTIONS).code == 2
-        assert sceptic.judge(path.read_bytes(), tmp_path) == 2
 
 
 def _without_a_block(kind):

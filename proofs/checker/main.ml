@@ -461,7 +461,21 @@ let modular files folder s claim evidence =
   passed files s claim (Zar.of_int p) mask gauges (walked s names inverse) (Array.to_list rows) (random_vectors p k size)
 
 (* --- verdicts --- *)
-(* a claim that is not read is malformed where all claims of its form are read *)
+(* what was proved: the claim and the shape as they stand in the file, which is what the program printed of the JSON that it read *)
+let stated j =
+  let claim = field "claim" j in
+  let said k = match claim with Obj l -> (match List.assoc_opt (chars k) l with Some (Str t) -> text t | _ -> "") | _ -> "" in
+  let host = match field "host" claim with
+    | Obj l -> String.concat " " (List.filter_map (fun (_, v) -> match v with
+        | Str t -> Some (text t) | Num z -> Some (Zar.to_string z) | _ -> None) l)
+    | _ -> "" in
+  let sizes = match field "shape" j with
+    | Obj l -> String.concat " " (List.map (fun (k, v) -> text k ^ (match v with Num z -> "=" ^ Zar.to_string z | _ -> "")) l)
+    | _ -> "" in
+  let free = if said "free" = "" then "" else ", free: " ^ said "free" in
+  Printf.sprintf "%s: %s by %s, targets: %s%s; host: %s; %s" (word (field "kind" j)) (said "verdict") (said "notion") (said "targets") free host sizes
+
+(* a claim that is not read is malformed where all claims of its form are read. Whether it holds, and what it says *)
 let judge path =
   let s = contents path in
   let j = parse s in
@@ -493,7 +507,7 @@ let judge path =
     let certain hint = certain files shape claim hint in
     let how () = word (field "method" evidence) in
     let dimension () = only [ "method" ] evidence; certain Dimension in
-    (match claim with
+    let holds = (match claim with
      | Universal (Built Tied, _) when shape.stream -> certain (selection folder shape Tied evidence (reduced shape))
      | Universal (Built b, _) -> certain (selection folder shape b evidence (columns shape))
      | UniversalTied (Built b, _) -> certain (selection folder shape b evidence (reduced shape))
@@ -511,7 +525,8 @@ let judge path =
      | NullVector _ -> if how () <> "null-vector" then reject "method"; countable shape None; certain (null_vector shape evidence)
      | _ -> (match how () with
          | "dimension" -> dimension () || raise (Uncovered "lower-bound of this form")
-         | _ -> raise (Uncovered "lower-bound of this form")))
+         | _ -> raise (Uncovered "lower-bound of this form"))) in
+    (holds, stated j)
 
 (* a folder's certificates, and those of the folders in it; links to folders are not followed *)
 let rec below folder =
@@ -522,7 +537,19 @@ let rec below folder =
       | Unix.S_LNK when Sys.file_exists inner && Sys.is_directory inner -> []
       | _ -> if Filename.check_suffix name ".json" then [ inner ] else [])
     (List.sort compare (Array.to_list (Sys.readdir folder)))
-let files path = if Sys.is_directory path then below path else [ path ]
+(* other JSON may lie in a folder *)
+let certificate path =
+  let mark = "\"format\":\"utfproof-certificate\"" in
+  let wide = String.length mark in
+  let rec from s i = match String.index_from_opt s i '"' with
+    | Some k when k + wide <= String.length s -> String.sub s k wide = mark || from s (k + 1)
+    | _ -> false in
+  match contents path with s -> from s 0 | exception (Reject _ | Sys_error _ | End_of_file | Unix.Unix_error _) -> true
+let files path = if Sys.is_directory path then List.filter certificate (below path) else [ path ]
+
+(* a name in one line of ASCII *)
+let plain name =
+  String.concat "" (List.map (fun c -> if c < ' ' || c > '~' then Printf.sprintf "\\x%02x" (Char.code c) else String.make 1 c) (chars name))
 
 (* seconds of a processor that a certificate may take: then it is left alone *)
 exception Late
@@ -544,18 +571,18 @@ let () =
     incr count;
     let start = Unix.gettimeofday () in
     let said = match within_seconds seconds (fun () -> judge path) with
-      | true -> "valid"
-      | false -> ended 1; "rejected (the check fails)"
+      | true, what -> "valid, proved " ^ what
+      | false, _ -> ended 1; "rejected (the check fails)"
       | exception Reject why -> ended 1; "rejected (" ^ why ^ ")"
-      | exception Uncovered what -> "kind not covered (" ^ what ^ ")"
+      | exception Uncovered what -> ended 4; "kind not covered (" ^ what ^ ")"
       | exception (Sys_error _ | End_of_file | Invalid_argument _ | Failure _ | Not_found | Zar.Overflow | Division_by_zero | Unix.Unix_error _) ->
         ended 1; "rejected (malformed)"
       | exception (Late | Fun.Finally_raised Late) -> ended 3; Printf.sprintf "not checked (over %.0f seconds of a processor)" seconds
       | exception (Out_of_memory | Stack_overflow) -> ended 3; "not checked (over the limits of this machine)" in
-    Printf.printf "%s: %s, %.1f s\n%!" path said (Unix.gettimeofday () -. start) in
+    Printf.printf "%s: %s, %.1f s\n%!" (plain path) said (Unix.gettimeofday () -. start) in
   List.iter (fun p -> match files p with
       | found -> List.iter verdict found
-      | exception Sys_error why -> prerr_endline ("utfcheck: " ^ why); ended 2) paths;
+      | exception Sys_error why -> prerr_endline ("utfcheck: " ^ plain why); ended 2) paths;
   if !count = 0 && !codes = [] then (prerr_endline "utfcheck: no certificates there"; ended 2);
-  (* the format's order: a certificate that is rejected is told first *)
-  exit (Stdlib.Option.value (List.find_opt (fun code -> List.mem code !codes) [ 1; 2; 3 ]) ~default:0)
+  (* the format's order: a certificate that is rejected is told first; 4 for what is not covered *)
+  exit (Stdlib.Option.value (List.find_opt (fun code -> List.mem code !codes) [ 1; 2; 3; 4 ]) ~default:0)
