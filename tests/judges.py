@@ -44,6 +44,6 @@ def verified(*paths, seconds=20):
     """What the verified checker says of certificates below the paths: True or False, None for one that it does not cover."""
     command = [str(UTFCHECK), "--seconds", str(seconds), *map(str, paths)]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=1200)
-    words = {"valid": True, "reje": False}
+    words = {"vali": True, "reje": False}
     found = re.findall(r"^(.*?\.json): (....)", done.stdout, re.MULTILINE)
     return {Path(path): words.get(word) for path, word in found}
