@@ -214,7 +214,7 @@ def test_pytorch_files(stored, capfd):
     torch.save({"a": Harmful()}, "harmful.pt")
     Path("lfs.pt").write_text("version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 12\n")
     for name, said in (
-        ("harmful.pt", "it holds a .*print, which"),
+        ("harmful.pt", "it holds .*print, which could run code"),
         ("lfs.pt", "git lfs pull"),
         ("absent.pt", "cannot"),
     ):

@@ -65,8 +65,9 @@ def load(path: str) -> Any:
         return torch.load(path, map_location="cpu", weights_only=True)
     except (pickle.UnpicklingError, RuntimeError, EOFError, ValueError) as error:
         text = str(error)
-        if blocked := re.search(r"GLOBAL (\w+(?:\.\w+)+)", text):
-            refuse(f"it holds a {blocked[1]}, which is not loaded as it could run code; save the state dict alone")
+        if blocked := re.search(r"GLOBAL ([\w.]+) was|global:? GLOBAL ([\w.]+)", text):
+            name = blocked[1] or blocked[2]
+            refuse(f"it holds {name}, which could run code when it is loaded; save the state dict alone")
         with open(path, "rb") as stream:
             start = stream.read(40)
         if start.startswith(b"version https://git-lfs"):
