@@ -1,4 +1,4 @@
-"""Beside an inequality, something that could fail: where the bound ends, neither the prover nor the checker refutes any more."""
+"""Beside an inequality, a test that could fail: where the bound ends, prover and checker must refute no more."""
 
 from __future__ import annotations
 

@@ -55,7 +55,7 @@ def _certified(name: str, shape: Shape, m: int | None, **options: Any) -> Certif
 
 
 def of_full_rank(found: Certificate) -> bool:
-    """Whether it says universal, of the rank that the formula has for its targets: the certificate brings a count of its own."""
+    """Whether the certificate says universal, with the rank that the formula gives for its targets."""
     claim, shape = found.document["claim"], shape_of(found.document)
     dimension = tied_targets_dimension if claim["targets"] == "all tied" else matching_dimension
     return found.universal and claim["rank"] == dimension(shape)

@@ -95,7 +95,8 @@ def _dense(matrix: Any) -> Any:
 
 
 def routed_targets(shape: Shape, G: int) -> Iterator[Target]:
-    """0/1 targets, keys and values shared by the H / G heads of a group. M = e_1 e_1ᵀ along a word, one head a layer at most (with
+    """0/1 targets, keys and values shared by the H / G heads of a group. M = e_1 e_1ᵀ along a word, one head a layer at most
+    (with
     a residual stream, none too), then W_Q, W_K = e_1 e_jᵀ behind it, or e_1 e_jᵀ as its last M."""
     H, L, d, D = shape.heads, shape.layers, shape.head_dim, shape.d_in
     size = H // G

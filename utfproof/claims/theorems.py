@@ -87,7 +87,7 @@ def allowed(folder: Path) -> tuple[str, ...]:
 
 
 def headlines(folder: Path = PROOFS) -> dict[str, Headline]:
-    """The theorems of a library's headlines.toml by name, in its order. ValueError where an entry is doubled or lacks a field."""
+    """The theorems of a library's headlines.toml by name, in order. ValueError where one is double or lacks a field."""
     found: dict[str, Headline] = {}
     for entry in tomllib.loads((folder / HEADLINES).read_text(encoding="utf-8"))["theorem"]:
         texts = {key: entry.pop(key, None) for key in ("name", "says")}
@@ -123,7 +123,7 @@ def digest(folder: Path = PROOFS, *, pages: bool = True) -> str:
 
 @dataclass(frozen=True)
 class Standing:
-    """Where a theorem stands here. status: CLOSED, DECLARED, ABSENT, OPEN or MISSING; the last two break a claim. detail: why."""
+    """The state of a theorem here. status: CLOSED, DECLARED, ABSENT, OPEN or MISSING (the last two break a claim)."""
 
     name: str
     status: str

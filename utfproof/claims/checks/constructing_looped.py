@@ -203,7 +203,8 @@ def grouped(shape: Shape) -> bool:
 
 @check("thm:looped_sparse_universal_transformer/almost-all")
 def looped_almost_all(run: Run) -> Iterator[Instance | Figure]:
-    """Identity certificates at m-bar-loop; how many shapes are served so, at how many the theorem is false, and at how many, for
+    """Identity certificates at m-bar-loop; how many shapes are served so, at how many the theorem is false, and at how many,
+    for
     almost all targets, neither is known."""
     for shape in run.shapes(grouped, anchors=[(2, 2, 28, 30), (2, 3, 28, 30)], largest=60):
         m, least = paper_looped_dimension(shape), grouped_dimension(shape)

@@ -1,4 +1,4 @@
-"""Section 1: the informal theorems and the overview figure. There d = d_in ("embedding dimension d"), and O( ) hides constants."""
+"""Section 1: the informal theorems and the overview figure. There d = d_in, and O( ) hides constants."""
 
 from __future__ import annotations
 

@@ -55,7 +55,8 @@ def outputs(run: Run) -> Iterator[Instance | Figure]:
 
 
 def _first_columns(shape: Shape, m: int) -> np.ndarray:
-    """[R_w U]_w side by side [m, K] of an untied {0,1} host of m <= K dimensions: coordinate c belongs to a word, R_V^{l,h} keeps
+    """[R_w U]_w side by side [m, K] of an untied {0,1} host of m <= K dimensions: coordinate c belongs to a word, R_V^{l,h}
+    keeps
     those whose word has h at place l, and U reads c as its column of that word."""
     words, b = list(plain.words(shape.heads, shape.layers)), shape.d_in
     places = [(words[c // b], c % b) for c in range(m)]
@@ -101,7 +102,7 @@ def _definite(gram: plain.Rows) -> bool:
 
 @check("new:one-layer/one-head")
 def one_head(run: Run) -> Iterator[Instance | Figure]:
-    """For sample hosts of M - 1 dimensions a target on whose solutions the form is definite, of the sign that the host has not."""
+    """For sample hosts of M - 1 dimensions: a target on whose solutions the form is definite, with the other sign."""
     for entry in ((1, 1, 1, 2), (1, 1, 2, 3), (1, 1, 2, 4), (1, 1, 3, 4)):
         shape = Shape(*entry)
         M = matching_dimension(shape)

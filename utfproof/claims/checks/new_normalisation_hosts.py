@@ -1,4 +1,4 @@
-"""Hosts that normalise their own rows: what fixed weights forbid, the isometric host of two layers, three layers, open cases."""
+"""Hosts that normalise their own rows: what fixed weights forbid, hosts of two layers, three layers, open cases."""
 
 from __future__ import annotations
 
