@@ -401,7 +401,3 @@ class SharedAttentionUniversal:
             return HeadMaps(U, U, (self.value(layer, head),))
 
         return run_layers(start, self.shape, maps, given) @ U
-
-
-LoopedTarget, LoopedUniversal = TiedTarget, TiedUniversal
-"""The paper's words for them, which code may have."""
