@@ -21,6 +21,8 @@ from typing import Any
 ROOT = Path(__file__).parents[1]
 INCLUDED = {"proofs/README.md": "machine-checked-proofs.md", "CONTRIBUTING.md": "contributing.md"}
 """Pages outside docs/ and their names on the site."""
+WRITTEN = ("docs/claims.html", "docs/options.md", "docs/schemas/")
+"""Pages that `generated` writes."""
 LINK = re.compile(r"(?<!!)\[([^\]\[]*)\]\(([^)\s]+)\)")
 PICTURE = re.compile(r'<img alt="([^"]*)" src="([^"]*pictures/([\w-]+\.svg))"\s*/?>')
 CODE = re.compile(r"(^```.*?^```\s*$|`[^`\n]+`)", re.DOTALL | re.MULTILINE)
@@ -158,7 +160,7 @@ def site_links(markdown: str, page: str) -> str:
         resolved = posixpath.normpath(posixpath.join(folder, path))
         if resolved in INCLUDED:
             to = INCLUDED[resolved]
-        elif resolved.startswith("docs/"):
+        elif resolved.startswith("docs/") and ((ROOT / resolved).is_file() or resolved.startswith(WRITTEN)):
             to = resolved.removeprefix("docs/")
         else:
             return words
