@@ -55,13 +55,6 @@ def case(name, dims=None, *, seed=1, n=3, width=None):
     return host, target, embed(exact_host(host), exact_target(target)).E, random_input(shape, n, seed)
 
 
-def drawn(source, *sizes):
-    """Numbers of at most 2 in steps of 1/8, never 0."""
-    out = np.empty(sizes, dtype=object)
-    out.reshape(-1)[:] = [Fraction(source.choice([-1, 1]) * source.randint(1, 16), 8) for _ in range(out.size)]
-    return out
-
-
 def stochastic(source, L, H, n):
     """Matrices with nonnegative rational rows that sum to 1."""
     out = np.empty((L, H, n, n), dtype=object)
@@ -224,7 +217,7 @@ def test_given_attention_is_exact(tmp_path):
     found = enclose(host, target, rounded, X, GivenAttention(A), 25)
     assert found.verdict == "apart"
     assert found.lower <= delta <= found.upper
-    assert enclose(host, target, rounded, X, GivenAttention(A), 10).units == 0
+    assert enclose(host, target, rounded, X, GivenAttention(A), 10).units == (0, 1)
     path = written(
         tmp_path, certify_enclosure({"construction": "tied"}, host, target, rounded, X, GivenAttention(A), 25)
     )
