@@ -27,6 +27,7 @@ LINK = re.compile(r"(?<!!)\[([^\]\[]*)\]\(([^)\s]+)\)")
 PICTURE = re.compile(r'<img alt="([^"]*)" src="([^"]*pictures/([\w-]+\.svg))"\s*/?>')
 CODE = re.compile(r"(^```.*?^```\s*$|`[^`\n]+`)", re.DOTALL | re.MULTILINE)
 FORMULA = re.compile(r"\$\$(.+?)\$\$|(?<![\\$\w])\$(?=\S)([^$\n]*(?:\n[^$\n]+){0,2}?)(?<=\S)\$(?![\w$])", re.DOTALL)
+KEPT = re.compile(r"((?:<(?:code|pre|svg|math)\b.*?</(?:code|pre|svg|math)>)|<[^>]+>)", re.DOTALL)
 TABLE = re.compile(r"^<!-- table: ([\w-]+) -->$", re.MULTILINE)
 
 
@@ -181,6 +182,13 @@ def formulas(markdown: str) -> str:
     return outside_code(markdown, lambda part: FORMULA.sub(made, part).replace("\\$", "$"))
 
 
+def indices(html: str) -> str:
+    """Indices in running text, such as d_in, as MathML; code, pictures and tags stay as they are."""
+    put = importlib.import_module("utfproof.reporting.mathematics").formulas
+    parts = KEPT.split(html)
+    return "".join(part if k % 2 else put(part) for k, part in enumerate(parts))
+
+
 def inlined(html: str) -> str:
     """Images of docs/pictures as the SVG itself, so that they take the page's text colour, light or dark."""
 
@@ -210,5 +218,5 @@ def on_page_markdown(markdown: str, page: Any, config: Any, files: Any) -> str:
 
 
 def on_page_content(html: str, page: Any, config: Any, files: Any) -> str:
-    """Pictures inlined."""
-    return inlined(html)
+    """Indices set, pictures inlined."""
+    return inlined(indices(html))

@@ -200,6 +200,13 @@ def test_formulas_become_mathml():
     assert '<div class="formula"><math' in made
 
 
+def test_indices_are_set_outside_code():
+    made = docs_hooks.indices("<p>d_in <code>d_in</code> <a href='d_in'>H^L</a></p>")
+    assert made.count("<math>") == 2
+    assert "<code>d_in</code>" in made
+    assert "href='d_in'" in made
+
+
 def test_pictures_are_inlined_without_their_own_colours():
     made = docs_hooks.inlined('<p><img alt="x" src="pictures/notions.svg" /></p>')
     assert made.startswith("<p><svg ")
