@@ -110,11 +110,13 @@ DIGEST = hashlib.sha256(DATA).hexdigest()
 def result(**fields):
     claim = json.loads(DATA)["claim"]
     said = {name: claim[name] for name in ("verdict", "notion", "targets")} | {"kind": json.loads(DATA)["kind"]}
-    job = {"command": "certify", "parameters": {}}
+    job = {"command": "certify", "parameters": {"construction": "tied", "heads": fields.pop("heads", 1)}}
     return {"key": "k", "job": job, "result": said | fields, "files": [{"file": "k.json", "sha256": DIGEST}]}
 
 
-@pytest.mark.parametrize("fields", [{}, {"verdict": "refuted"}, {"targets": "all tied"}, {"kind": "rank-modular"}])
+@pytest.mark.parametrize(
+    "fields", [{}, {"verdict": "refuted"}, {"targets": "all tied"}, {"kind": "rank-modular"}, {"heads": 2}]
+)
 @pytest.mark.parametrize("form", ["database", "lines"])
 def test_a_sweep_that_contradicts_its_certificate_is_invalid(fields, form, tmp_path):
     line = json.dumps(result(**fields)).encode()

@@ -9,6 +9,7 @@ from typing import Any
 
 from markupsafe import Markup
 
+from utfproof.certificates.results import contradiction
 from utfproof.errors import MalformedInput
 from utfproof.reporting.charts import available, bars
 from utfproof.reporting.document import claims_of, counted, plain, problems_of, summary
@@ -164,24 +165,23 @@ def others(found: Gathered) -> Iterable[Section]:
 
 def against_certificate(line: dict[str, Any], found: Gathered) -> list[str]:
     """Why a sweep's result is invalid: its certificate is missing, or claims something else."""
-    key, result = str(line["key"])[:16], line["result"]
-    named = [str(entry.get("sha256")) for entry in line.get("files") or [] if str(entry.get("file")).endswith(".json")]
-    certificates = [found.certificates[digest] for digest in named if digest in found.certificates]
-    if "kind" in result and not certificates:
-        return [f"job {key}: its certificate is missing"]
+    key, result = str(line["key"]), line["result"]
     if "kind" not in result:
         return []
-    if not any(agrees(result, certificate) for certificate in certificates):
-        return [f"job {key}: the certificate does not claim {plain(result.get('verdict'))!r} for this host and shape"]
-    return []
+    digests = [entry.get("sha256") for entry in line.get("files") or [] if entry.get("file") == f"{key}.json"]
+    certificate = found.certificates.get(str(digests[0])) if digests else None
+    why = (
+        "its certificate is missing" if certificate is None else differs(result, certificate, line["job"]["parameters"])
+    )
+    return [f"job {key[:16]}: {why}"] if why else []
 
 
-def agrees(result: dict[str, Any], certificate: dict[str, Any]) -> bool:
-    """Whether a certificate claims a result's verdict, kind, notion and targets."""
-    claim = certificate.get("claim") or {}
-    held = {**claim, "kind": certificate.get("kind")}
-    names = ("verdict", "kind", "notion", "targets")
-    return all(result[name] == held.get(name) for name in names if name in result)
+def differs(result: dict[str, Any], certificate: dict[str, Any], parameters: dict[str, Any]) -> str:
+    """How a result contradicts a certificate, "" where it does not."""
+    try:
+        return contradiction(result, certificate, parameters)
+    except (KeyError, TypeError, AttributeError):
+        return "it or its certificate lacks what its kind has"
 
 
 def against_named_files(document: dict[str, Any], found: Gathered) -> list[str]:
@@ -190,7 +190,8 @@ def against_named_files(document: dict[str, Any], found: Gathered) -> list[str]:
         return []
     names = {str(name).rpartition("/")[2] for name in document.get("files") or []}
     beside = [s for s in found.of("certificate") if s.name.rpartition("/")[2] in names]
-    return [f"{source.name} claims something else" for source in beside if not agrees(document, source.document)]
+    parameters = document.get("shape") or {}
+    return [f"{s.name}: {why}" for s in beside if (why := differs(document, s.document, parameters))]
 
 
 def told(document: dict[str, Any]) -> str:

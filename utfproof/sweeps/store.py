@@ -19,6 +19,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+from utfproof.certificates.results import contradiction
 from utfproof.errors import MalformedInput, OutputFailed
 from utfproof.ground.files import atomic_file, make_folder, require_alone, require_writable, write_bytes
 from utfproof.sweeps.jobs import Answer, SweepJob, canonical, sha256
@@ -32,7 +33,6 @@ CREATE TABLE IF NOT EXISTS files(sha256 TEXT PRIMARY KEY, data BLOB) WITHOUT ROW
 """
 _FILE = re.compile(r"[0-9a-f]{64}\.(json|bin)")
 """Names of certificates and sidecars: digests, never a path."""
-_DIMENSIONS = ("heads", "layers", "head_dim", "d_in", "d_out", "m")
 
 
 class Contradiction(Exception):
@@ -197,17 +197,8 @@ class Store:
             if "kind" in found:
                 raise Contradiction("has a verdict without its certificate")
             return
-        claim, parameters = certificate["claim"], result["job"]["parameters"]
-        said = {"verdict": found["verdict"], "kind": found["kind"], "targets": found["targets"]}
-        shape = {name: parameters[name] for name in _DIMENSIONS if name in parameters}
-        held = {"verdict": claim["verdict"], "kind": certificate["kind"], "targets": claim["targets"]}
-        host = {**claim["host"], "notion": claim["notion"]}
-        for name in host.keys() & parameters.keys():
-            said[name], held[name] = str(parameters[name]), str(host[name])
-        for name, value in (said | shape).items():
-            other = held[name] if name in held else certificate["shape"].get(name)
-            if value != other:
-                raise Contradiction(f"has {name} {value}, its certificate has {other}")
+        if why := contradiction(found, certificate, result["job"]["parameters"]):
+            raise Contradiction(why)
 
     def file(self, digest: str) -> bytes | None:
         """A certificate or sidecar by its digest; None where it is missing or damaged."""
