@@ -1,11 +1,14 @@
 """Certificates of lower bounds, and the linear test."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 from naive import words
 from test_identities import edited, verdict
 
 from utfproof.attention import RationalAttention
+from utfproof.certificates.dimensions import DIMENSION_ROWS
 from utfproof.certificates.linear_test import linear_test_certificate, linear_test_weights, test_columns
 from utfproof.certificates.lower_bounds import (
     dimension_bound,
@@ -95,6 +98,32 @@ def test_dimension_bounds(notion, targets, free, dims, least, tmp_path):
 def test_no_bound_where_none_is_proved(dims, notion, targets, free):
     with pytest.raises(MalformedInput, match="no dimension bound is proved"):
         dimension_bound(Shape(*dims), 1, notion=notion, targets=targets, free=free)
+
+
+@pytest.mark.parametrize("row", DIMENSION_ROWS, ids=lambda row: f"{row.notion}, {row.targets}, {row.name}")
+def test_what_is_cited_is_a_place_of_the_proof(row, tmp_path):
+    """No program computes these bounds, and `check` says so."""
+    sizes = [
+        (2, 2, 1, 1),
+        (2, 2, 1, 2),
+        (2, 2, 3, 2),
+        (3, 1, 1, 1),
+        (2, 3, 1, 1),
+        (2, 1, 1, 2),
+        (2, 2, 2, 3),
+        (1, 1, 1, 1),
+    ]
+    shapes = [Shape(*dims, residual=row.residual) for dims in sizes]
+    shape = next(shape for shape in shapes if row.applies(shape) and row.least(shape) > 1)
+    made = dimension_certificate(
+        shape, row.least(shape) - 1, notion=row.notion, targets=row.targets, free=row.free, every=row.every
+    )
+    found = verdict(made, tmp_path)
+    cited = found.facts["cited"]
+    assert f"a cited bound, only its arithmetic is checked: {cited}" in found.message
+    page, place = cited.split(", ")[:2]
+    text = (Path(__file__).parents[1] / page).read_text()
+    assert f"\n## {place.removeprefix('section ')}. " in text or place in text
 
 
 def test_dimension_bound_misuse():

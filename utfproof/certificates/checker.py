@@ -95,7 +95,7 @@ class Options:
 
 
 def figure(n: int) -> str:
-    return str(n) if abs(n) < 10**15 else f"about {'-' if n < 0 else ''}2^{abs(n).bit_length() - 1}"
+    return str(n) if abs(n) < 10**15 else f"about {'-' if n < 0 else ''}2^{(n * n).bit_length() // 2}"
 
 
 def stated(n: int) -> int | str:
@@ -3800,6 +3800,57 @@ class LowerBound(Kind, several=True):
         claim.values = grid(claim.shape.m, claim.shape.m)(values, "R_V", claim)
 
 
+PAGES = {  # where a bound is proved, by the two sides; what has several proofs is in `cited`
+    "m and d_out H^L": "shared-attention.md, section 2",
+    "m and d_in H^L": "shared-attention.md, section 2",
+    "m^2 and H^L": "shared-attention.md, section 3",
+    "m and C(L+H-1, H-1)": "shared-attention.md, section 7",
+    "m^2 and C(L+H-1, H-1)": "shared-attention.md, section 7",
+    "2 d_in m - 1 and d_in^2 (L(H-1) + 1)": "shared-attention.md, section 4",
+    "m and 4": "three-dimensions-do-not-suffice.md, Theorem 1",
+    "d_in m and H (d_in^2 + 2 d d_in - d^2)": "fibre-dimension.md, section 2",
+    "d_in (m - d_in H^L) and the dimension of the logit forms": "attention-matching-bound.md, section 1",
+    "d_in m and d_in^2 H^L + 2 d d_in S - d^2 (H + d_in (S - H) / r)": "sharper-frontier.md, Theorem A",
+    "d_in (m - d_in (H+1)^L) and H (2 d d_in - d^2) (1 + q + ... + q^(L-1))": "sharper-frontier.md, Theorem C",
+    "m and d_in (words + L H) + 1": "wide-heads.md, Theorem A",
+    "d_in m and d_in^2 (words + H (K_0 + ... + K_{L-1})) - H t (d - t) (K_1 + ... + K_{L-1})": "wide-heads.md, Theorem C",
+    "m and 2dH C(L-1+H, H) + C(L+H-1, H-1)": "frontier.md, section 1",
+    "d_in (m - outputs) and H (2 d' d_in - d'^2)": "frontier.md, section 2",
+    "m and d_in": "frontier.md, section 3",
+    "d_in m and the dimension of the outputs along separate paths": "frontier.md, section 3",
+    "m and the rank of one product": "frontier.md, section 4",
+    "d_in (m - d_in (H+1)^L) and L H (2 d' d_in - d'^2)": "residual-frontier.md, section 4",
+    "m and 2dS + d_out (1 + S)": "residual.md, section 4",
+    "whatever m, equal and different columns": "residual.md, section 3",
+}
+
+
+def cited(claim: Claim, names: str) -> str:
+    """The proof of a bound that no program computes: page and place."""
+    tied, functional = claim.targets in TIED, claim.notion == "functional"
+    match names:
+        case "m and M" if claim.shape.residual:
+            page = "residual.md, section 1"
+        case "m and M" if functional:
+            page = "sharper-frontier.md, Theorem D"
+        case "m and M":
+            page = f"decision-theorem.md, section {5 if tied else 3}"
+        case "m and 3" if claim.notion == "attention-matching":
+            page = "fibre-dimension.md, section 3"
+        case "m and 3":
+            page = "three-dimensions-do-not-suffice.md, Theorem 3" if tied else "frontier.md, section 4"
+        case "m^2 and H^L + 1" if claim.shape.d_in == 1:
+            page = "three-dimensions-do-not-suffice.md, Theorem 2"
+        case "m^2 and H^L + 1":
+            page = "shared-attention.md, section 3"
+        case "m^2 and H^L" | "m and d_in H^L" if tied:
+            page = "frontier.md, section 4" if "^2" in names else "decision-theorem.md, section 5"
+        case _:
+            page = PAGES[names]
+    turned = functional and claim.targets in GENERIC and not page.startswith("frontier.md, section 3")
+    return f"docs/proofs/{page}" + ", by docs/proofs/functional-is-attention-matching.md" * turned
+
+
 @dataclass
 class Arithmetic(LowerBound):
     """An inequality that is proved in docs/proofs, and that m violates. No primitive of the kernel."""
@@ -3815,6 +3866,10 @@ class Arithmetic(LowerBound):
         have, needed, names = self.bound
         if have >= needed:
             raise Stop(f"{names} are {figure(have)} and {figure(needed)}: not below the bound")
+
+    def says(self, verdict: str, facts: dict[str, Any]) -> str:
+        facts["cited"] = cited(self.claim, self.bound[2])
+        return f"{super().says(verdict, facts)}; a cited bound, only its arithmetic is checked: {facts['cited']}"
 
 
 @dataclass
