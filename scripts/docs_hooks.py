@@ -202,6 +202,19 @@ def inlined(html: str) -> str:
 # --- what mkdocs calls ---------------------------------------------------------------------------------------
 
 
+def inline_mathematics() -> Any:
+    """A Markdown extension that keeps `math` within its paragraph; Markdown alone would end the paragraph there."""
+    extension = importlib.import_module("markdown").Extension()
+    extension.extendMarkdown = lambda parser: parser.block_level_elements.remove("math")
+    return extension
+
+
+def on_config(config: Any) -> Any:
+    """Let formulas stand within paragraphs."""
+    config.markdown_extensions.append(inline_mathematics())
+    return config
+
+
 def on_files(files: Any, config: Any) -> Any:
     """Add the pages that stand outside docs/ and those that programs write."""
     File = importlib.import_module("mkdocs.structure.files").File

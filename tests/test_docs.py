@@ -200,6 +200,14 @@ def test_formulas_become_mathml():
     assert '<div class="formula"><math' in made
 
 
+def test_formulas_stay_within_their_paragraph():
+    pytest.importorskip("latex2mathml")
+    markdown = pytest.importorskip("markdown")
+    text = docs_hooks.formulas("For *every $x$*\n$y \\ge 1$ holds.\n")
+    made = markdown.markdown(text, extensions=[docs_hooks.inline_mathematics()])
+    assert (made.count("<p>"), made.count("<em>"), made.count("<math")) == (1, 1, 2)
+
+
 def test_indices_are_set_outside_code():
     made = docs_hooks.indices("<p>d_in <code>d_in</code> <a href='d_in'>H^L</a></p>")
     assert made.count("<math>") == 2
