@@ -7,6 +7,7 @@ y_w != 0, and zero on all others, would give 0 = y_w. With m^2 < H^L there alway
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import reduce
 from pathlib import Path
 
 import numpy as np
@@ -14,21 +15,24 @@ import numpy as np
 from utfproof.certificates.format import Certificate
 from utfproof.certificates.lower_bounds import dimension_certificate, null_vector_certificate
 from utfproof.errors import MalformedInput, NotDefined, ResourceLimit, Undecided
-from utfproof.ground.arrays import one_line
+from utfproof.ground.arrays import exact, one_line
 from utfproof.ground.notions import Notion
 from utfproof.ground.resources import require_memory
 from utfproof.matching import isolating_target
-from utfproof.shapes import Column, Shape, Word, column_index, decimal, positive_integer, too_many_words, word_at
+from utfproof.shapes import Column, Shape, Word, column_index, too_many_words, word_at
 from utfproof.systems import Target
-from utfproof.weights import TensorFile, read_tensors, require_finite
+from utfproof.weights import (
+    TensorFile,
+    known_system,
+    read_tensors,
+    require_finite,
+    require_tensors,
+    stored_layers,
+    tied_by_rank,
+)
 
-SYSTEMS = {
-    "universal": False,
-    "shared-attention-universal": False,
-    "looped-universal": True,
-    "looped-shared-attention-universal": True,
-}
-"""Systems that a file's metadata may name, and whether they are tied."""
+SYSTEMS = ("universal", "shared-attention-universal", "looped-universal", "looped-shared-attention-universal")
+"""Systems that a file's metadata may name."""
 NULL_WORK = 60_000
 """Largest m^2 H^L whose null vector is computed here, in about two seconds."""
 UNUSED = ("R_Q", "R_K", "U")
@@ -77,49 +81,20 @@ def read_shared_host(
     if file.metadata.get("residual", "false") != "false":
         raise NotDefined(f"{path}: the refutation by shared attention is defined without a residual stream only")
     names = ("R_Vv", "R_Vo") if file.tensors.keys() & {"R_Vv", "R_Vo"} else ("R_V",)
-    missing = set(names) - file.tensors.keys()
-    if missing:
-        raise file.refuse(f"tensor {', '.join(sorted(missing))} is missing; found {', '.join(sorted(file.tensors))}")
-    unknown = file.tensors.keys() - set(names) - set(UNUSED)
-    if unknown:
-        raise file.refuse(f"tensor {', '.join(sorted(unknown))} is not understood")
+    require_tensors(file, set(names), set(UNUSED))
     for name in names:
         require_finite(file, name)
-    tied = _tied(file, names[0])
-    array = file.tensors[names[0]]
-    rows, columns = array.shape[-2], file.tensors[names[-1]].shape[-1]
-    inner = {name: file.tensors[name].shape for name in names}
-    fits = rows == columns and len({shape[:-2] for shape in inner.values()}) == 1
-    if len(names) == 2:
-        fits = fits and inner["R_Vv"][-1] == inner["R_Vo"][-2]
-    if not fits or 0 in array.shape:
-        said = ", ".join(f"{name} {list(shape)}" for name, shape in inner.items())
-        raise file.refuse(f"values must be square matrices [(L,) H, m, m] or factors of such, got {said}")
-    said_layers = decimal(file.metadata.get("layers"), 9)
-    found_layers = said_layers if tied else array.shape[0]
-    for claimed in (layers, said_layers):
-        if None not in (claimed, found_layers) and claimed != found_layers:
-            raise file.refuse(f"the file has {found_layers} layers, {claimed} were said")
-    found_layers = layers if found_layers is None else found_layers
-    if found_layers is None:
-        raise file.refuse("tied parameters do not say how many layers they are used for; pass --layers")
-    shape = _shape(file, array.shape[-3], positive_integer("layers", found_layers), d_in, head_dim)
-    require_memory(200 * array.size, f"exact integers of {path}", max_memory)
-    integers, shift = _integers(file, names)
+    tied = tied_by_rank(file, names[0], known_system(file, SYSTEMS))
+    first, last = file.tensors[names[0]].shape, file.tensors[names[-1]].shape
+    inner = len(names) == 1 or first[-1] == last[-2]
+    if first[:-2] != last[:-2] or first[-2] != last[-1] or not inner or 0 in first:
+        given = ", ".join(f"{name} {list(file.tensors[name].shape)}" for name in names)
+        raise file.refuse(f"values must be square matrices [(L,) H, m, m] or factors of such, got {given}")
+    shape = _shape(file, first[-3], stored_layers(file, names[0], tied, layers), d_in, head_dim)
+    require_memory(200 * file.tensors[names[0]].size, f"exact integers of {path}", max_memory)
+    integers, shift = _integers([file.tensors[name] for name in names])
     unused = tuple(name for name in UNUSED if name in file.tensors)
-    return SharedHost(shape, int(rows), integers, tied, shift, unused)
-
-
-def _tied(file: TensorFile, name: str) -> bool:
-    rank = file.tensors[name].ndim
-    if rank not in (3, 4):
-        raise file.refuse(f"{name} has {rank} axes, expected 4 (layer, head, rows, columns) or 3 when tied")
-    system = file.metadata.get("system")
-    if system is not None and system not in SYSTEMS:
-        raise file.refuse(f"metadata says system {system!r}, expected {' or '.join(SYSTEMS)}")
-    if system is not None and SYSTEMS[system] != (rank == 3):
-        raise file.refuse(f"metadata says {system!r} but {name} has {rank} axes")
-    return rank == 3
+    return SharedHost(shape, int(first[-2]), integers, tied, shift, unused)
 
 
 def _shape(file: TensorFile, heads: int, layers: int, d_in: int | None, head_dim: int | None) -> Shape:
@@ -130,31 +105,15 @@ def _shape(file: TensorFile, heads: int, layers: int, d_in: int | None, head_dim
     return Shape(heads, layers, inner, width)
 
 
-def _integers(file: TensorFile, names: tuple[str, ...]) -> tuple[np.ndarray, int]:
-    """The values times the least power of two that makes them integers, as Python integers, and that power."""
-    product, shift = None, 0
-    for name in names:
-        array = file.tensors[name]
-        if array.dtype.kind == "f":
-            pairs = [float(x).as_integer_ratio() for x in array.reshape(-1)]
-        else:
-            pairs = [(int(x), 1) for x in array.reshape(-1)]
-        power = max((denominator.bit_length() - 1 for _, denominator in pairs), default=0)
-        entries = np.empty(array.size, dtype=object)
-        entries[:] = [numerator * (2**power // denominator) for numerator, denominator in pairs]
-        integers = entries.reshape(array.shape)
-        product, shift = integers if product is None else _multiplied(product, integers), shift + power
-    assert product is not None
-    return product, shift
-
-
-def _multiplied(left: np.ndarray, right: np.ndarray) -> np.ndarray:
-    """Matrix by matrix, exact."""
-    lead = left.shape[:-2]
-    out = np.empty((*lead, left.shape[-2], right.shape[-1]), dtype=object)
-    for index in np.ndindex(lead):
-        out[index] = left[index] @ right[index]
-    return out
+def _integers(factors: list[np.ndarray]) -> tuple[np.ndarray, int]:
+    """The product of the factors times a power of two that makes each of them integers, and the power's exponent."""
+    integers, shift = [], 0
+    for factor in factors:
+        entries = exact(factor)
+        scale = max(x.denominator for x in entries.flat)
+        shift += scale.bit_length() - 1
+        integers.append(np.vectorize(int, otypes=[object])(entries * scale))
+    return reduce(np.matmul, integers), shift
 
 
 def refute_shared(host: SharedHost) -> SharedRefutation:

@@ -28,7 +28,7 @@ from utfproof.weights.tensors import (
 )
 
 
-def _known_system(file: TensorFile, expected: tuple[str, ...]) -> str | None:
+def known_system(file: TensorFile, expected: tuple[str, ...]) -> str | None:
     """The system that the metadata names, or None; refuse one that is unknown or not expected here."""
     system = file.metadata.get("system")
     if system is not None and system not in expected:
@@ -36,7 +36,8 @@ def _known_system(file: TensorFile, expected: tuple[str, ...]) -> str | None:
     return system
 
 
-def _require_tensors(file: TensorFile, required: set[str], optional: set[str]) -> None:
+def require_tensors(file: TensorFile, required: set[str], optional: set[str]) -> None:
+    """MalformedInput unless the file holds the required tensors and no others than these and the optional ones."""
     missing = required - file.tensors.keys()
     if missing:
         raise file.refuse(f"tensor {', '.join(sorted(missing))} is missing; found {', '.join(sorted(file.tensors))}")
@@ -47,7 +48,7 @@ def _require_tensors(file: TensorFile, required: set[str], optional: set[str]) -
         )
 
 
-def _tied_by_rank(file: TensorFile, name: str, system: str | None) -> bool:
+def tied_by_rank(file: TensorFile, name: str, system: str | None) -> bool:
     """Whether parameters are tied, from the rank of one tensor, checked against the metadata."""
     rank = file.tensors[name].ndim
     if rank not in (3, 4):
@@ -82,7 +83,8 @@ def _streaming(file: TensorFile, said: bool | None) -> bool:
     return stored
 
 
-def _layers(file: TensorFile, name: str, tied: bool, layers: int | None) -> int:
+def stored_layers(file: TensorFile, name: str, tied: bool, layers: int | None) -> int:
+    """L, from one tensor or, where it is tied, from the option and the metadata; MalformedInput where they differ."""
     stored = _stored_integer(file, "layers")
     if not tied:
         found = file.tensors[name].shape[0]
@@ -107,9 +109,9 @@ def read_target(
     where the metadata does not (none by default).
     """
     file = read_tensors(path, max_memory=max_memory)
-    system = _known_system(file, ("target", "looped-target"))
-    _require_tensors(file, {"W_Q", "W_K", "W_V", "W_O"}, {"W_E", "W_U"})
-    tied = _tied_by_rank(file, "W_Q", system)
+    system = known_system(file, ("target", "looped-target"))
+    require_tensors(file, {"W_Q", "W_K", "W_V", "W_O"}, {"W_E", "W_U"})
+    tied = tied_by_rank(file, "W_Q", system)
     arrays = floats(file, max_memory)
     H, D, d = arrays["W_Q"].shape[-3:]
     for name in ("W_E", "W_U"):
@@ -118,7 +120,7 @@ def read_target(
     d_in = arrays["W_E"].shape[0] if "W_E" in arrays else D
     d_out = arrays["W_U"].shape[1] if "W_U" in arrays else D
     try:
-        shape = Shape(H, _layers(file, "W_Q", tied, layers), d, d_in, d_out, residual=_streaming(file, residual))
+        shape = Shape(H, stored_layers(file, "W_Q", tied, layers), d, d_in, d_out, residual=_streaming(file, residual))
         return (TiedTarget if tied else Target)(shape, **arrays)
     except MalformedFile:
         raise
@@ -134,10 +136,10 @@ def host_shape(
     Whether there is a residual stream is said by the metadata or by `residual` (none by default). d_in is not visible in
     a host's tensors: the argument, else the metadata, else d_out.
     """
-    system = _known_system(file, ("universal", "looped-universal"))
+    system = known_system(file, ("universal", "looped-universal"))
     values = ("R_Vv", "R_Vo") if file.tensors.keys() & {"R_Vv", "R_Vo"} else ("R_V",)
-    _require_tensors(file, {"R_Q", "R_K", "U", *values}, set())
-    tied = _tied_by_rank(file, "R_Q", system)
+    require_tensors(file, {"R_Q", "R_K", "U", *values}, set())
+    tied = tied_by_rank(file, "R_Q", system)
     if file.tensors["U"].ndim != 2:
         raise file.refuse(f"U has {file.tensors['U'].ndim} axes, expected 2 (m, d_out)")
     H, m, d = file.tensors["R_Q"].shape[-3:]
@@ -147,7 +149,7 @@ def host_shape(
     stored = _stored_integer(file, "d_in")
     try:
         width, streaming = d_in if d_in is not None else stored or d_out, _streaming(file, residual)
-        shape = Shape(H, _layers(file, "R_Q", tied, layers), d, width, d_out, residual=streaming)
+        shape = Shape(H, stored_layers(file, "R_Q", tied, layers), d, width, d_out, residual=streaming)
         _host(file.tensors, shape, m, tied)
     except MalformedFile:
         raise
@@ -296,8 +298,8 @@ def dense(matrix: Any) -> np.ndarray:
 def read_embedding(path: Path | str, *, max_memory: int | None = None) -> np.ndarray:
     """E [d_in, m], float64."""
     file = read_tensors(path, max_memory=max_memory)
-    _known_system(file, ("embedding",))
-    _require_tensors(file, {"E"}, set())
+    known_system(file, ("embedding",))
+    require_tensors(file, {"E"}, set())
     E = as_float64(file, "E")
     if E.ndim != 2:
         raise file.refuse(f"E has {E.ndim} axes, expected 2 (d_in, m)")
