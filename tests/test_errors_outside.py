@@ -18,7 +18,7 @@ from utfproof import weights
 from utfproof.cli.app import run
 from utfproof.constructions import build_host
 from utfproof.errors import MalformedInput, OutputFailed
-from utfproof.ground import files, processes
+from utfproof.ground import files
 from utfproof.shapes import Shape
 
 place = test_errors.place
@@ -238,8 +238,8 @@ SIGNALS = {
     "SIGTERM while loading": (DENSE, "numpy", signal.SIGTERM, 143, "terminated"),
     "SIGTERM at work": (DENSE, AT_WORK, signal.SIGTERM, 143, "terminated"),
     "the terminal goes": (DENSE, AT_WORK, signal.SIGHUP, 129, "the terminal was closed"),
-    "Ctrl-C with a child": (MEASURE, "ratios.py:measure", signal.SIGINT, 130, "interrupted"),
-    "SIGTERM with a child": (MEASURE, "ratios.py:measure", signal.SIGTERM, 143, "terminated"),
+    "Ctrl-C with a child": (MEASURE, "ratios.py:_measured", signal.SIGINT, 130, "interrupted"),
+    "SIGTERM with a child": (MEASURE, "ratios.py:_measured", signal.SIGTERM, 143, "terminated"),
     "Ctrl-C with workers": (VERIFY, "runner.py:_decide_by_id", signal.SIGINT, 130, "interrupted"),
     "SIGTERM with workers": (VERIFY, "runner.py:_decide_by_id", signal.SIGTERM, 143, "terminated"),
 }
@@ -268,29 +268,6 @@ def test_signals(tmp_path, tmp_path_factory, name):
     # Python may end itself by the signal, which shells report as the same 130
     assert process.returncode in ((code, -number) if number == signal.SIGINT else (code,))
     assert content(tmp_path) == {"tmp": None, "work": None}
-
-
-def test_a_child_that_does_not_listen_is_ended(monkeypatch, tmp_path):
-    """The grace is spent, then it is made to."""
-    (tmp_path / "deaf.py").write_text(
-        "import signal, time\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)\ntime.sleep(60)\n"
-    )
-    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
-    monkeypatch.setattr(processes, "_GRACE", 0.1)
-
-    def interrupt(number, frame):
-        raise KeyboardInterrupt
-
-    before = signal.signal(signal.SIGALRM, interrupt)
-    signal.setitimer(signal.ITIMER_REAL, 1.0)
-    try:
-        began = time.monotonic()
-        with pytest.raises(KeyboardInterrupt):
-            processes.run_child("deaf", "", 1, "no advice")
-        assert time.monotonic() - began < 50  # it would sleep for 60
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)
 
 
 STREAMS = {

@@ -20,7 +20,7 @@ import time
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -28,7 +28,7 @@ from typing import Any
 from utfproof.benchmarks.timing import busy_processes, circumstances, library
 from utfproof.errors import MalformedInput
 from utfproof.ground.files import json_files, read_bytes
-from utfproof.ground.processes import as_child, run_child
+from utfproof.ground.processes import worker_pool
 from utfproof.ground.progress import stage, staged
 from utfproof.ground.threads import cores
 from utfproof.shapes import EffectiveHeadDimensionWarning, Shape
@@ -105,10 +105,10 @@ class RatioSetting:
 
 
 def run(setting: RatioSetting) -> dict[str, Any]:
-    """The document, measured in a child process: BLAS fixes its threads when it is loaded."""
+    """The document, each row measured in a fresh process: BLAS fixes its threads when it is loaded."""
     setting.check()
-    text = run_child("utfproof.benchmarks.ratios", json.dumps(asdict(setting)), 1, "choose --tiny")
-    return dict(json.loads(text))
+    with worker_pool(1, "choose --tiny") as pool:
+        return measure(setting, lambda *asked: pool.submit(_measured, *asked).result())
 
 
 # --- against ratios that were recorded --------------------------------------------------------------------------
@@ -175,35 +175,43 @@ def kernel() -> str:
     return next((str(pool.get("architecture")) for pool in threadpool_info() if pool["user_api"] == "blas"), "unknown")
 
 
-# --- in the child process ---------------------------------------------------------------------------------------
+# --- measuring ---------------------------------------------------------------------------------------------------
 
 
-def measure(setting: RatioSetting) -> dict[str, Any]:
-    """Time all rows in this process."""
+def measure(setting: RatioSetting, one: Callable[[Pairing, Any, RatioSetting], Any]) -> dict[str, Any]:
+    """Measure all rows by `one`, which is `_measured` or calls it in another process."""
     about, absent, results = circumstances(), {}, []
     rows = list(setting.rows())
     for row, size in staged("rows", rows, len(rows)):
-        with tempfile.TemporaryDirectory(prefix="utfproof-bench-") as folder, stage(f"{row.work} {size}"):
-            states = {"alone": 0, "busy": cores()} if setting.busy else {"alone": 0}
-            try:
-                both = row.make(size, Path(folder))
-                pairs = {state: _pairs(*both, setting.repetitions, busy) for state, busy in states.items()}
-            except (ImportError, Unavailable) as reason:
-                absent[f"{row.work} beside {row.beside}"] = str(reason)
-                continue
-        results.append(
-            {
-                "work": row.work,
-                "size": str(size),
-                "beside": row.beside,
-                "peer": row.peer,
-                "processor_seconds": {state: [list(pair) for pair in found] for state, found in pairs.items()},
-                "ratios": {state: statistics.median(a / b for a, b in found) for state, found in pairs.items()},
-            }
-        )
+        with stage(f"{row.work} {size}"):
+            found = one(row, size, setting)
+        if isinstance(found, str):
+            absent[f"{row.work} beside {row.beside}"] = found
+        else:
+            results.append(found)
     setting_ = {"tiny": setting.tiny, "repetitions": setting.repetitions, "threads": 1}
     known = {"benchmark": "all", "setting": setting_, "kernel": kernel(), "blas": library(), **about}
     return {**known, "absent": absent, "results": results}
+
+
+def _measured(row: Pairing, size: Any, setting: RatioSetting) -> dict[str, Any] | str:
+    """Time one row in this process; a text says why it cannot be measured here."""
+    states = {"alone": 0, "busy": cores()} if setting.busy else {"alone": 0}
+    with tempfile.TemporaryDirectory(prefix="utfproof-bench-") as folder, warnings.catch_warnings():
+        warnings.simplefilter("ignore", EffectiveHeadDimensionWarning)  # of shapes that the rows name
+        try:
+            both = row.make(size, Path(folder))
+            pairs = {state: _pairs(*both, setting.repetitions, busy) for state, busy in states.items()}
+        except (ImportError, Unavailable) as reason:
+            return str(reason)
+    return {
+        "work": row.work,
+        "size": str(size),
+        "beside": row.beside,
+        "peer": row.peer,
+        "processor_seconds": {state: [list(pair) for pair in found] for state, found in pairs.items()},
+        "ratios": {state: statistics.median(a / b for a, b in found) for state, found in pairs.items()},
+    }
 
 
 def _pairs(work: Call, beside: Call, repetitions: int, busy: int) -> list[tuple[float, float]]:
@@ -451,15 +459,3 @@ def _frontier(layers: int, _: Path) -> tuple[Call, Call]:
 @_row("start of a command", "a Python process", ("--version",), ("--version",))
 def _start(option: str, _: Path) -> tuple[Call, Call]:
     return _process("-m", "utfproof", option), _process("-c", "pass")
-
-
-def main() -> None:
-    """Read a setting on standard input, write the document to standard output."""
-    given = json.load(sys.stdin)
-    warnings.simplefilter("ignore", EffectiveHeadDimensionWarning)  # of shapes that the rows name
-    json.dump(measure(RatioSetting(**{**given, "works": tuple(given["works"])})), sys.stdout)
-
-
-if __name__ == "__main__":
-    with as_child():
-        main()
