@@ -99,7 +99,16 @@ def schemas() -> dict[str, str]:
 
 def generated() -> dict[str, str]:
     """Text of each page that is not in the repository, by its name on the site."""
-    return {"claims.html": decided()[1], "options.md": options(), **schemas()}
+    return {"claims.html": decided()[1], "options.md": options(), "pictures/house.svg": house_map(), **schemas()}
+
+
+def house_map() -> str:
+    """The rooms and their imports, as SVG."""
+    draw = importlib.import_module("house_map").draw
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "house.svg"
+        draw(path)
+        return path.read_text(encoding="utf-8")
 
 
 # --- tables inside pages -------------------------------------------------------------------------------------
@@ -131,7 +140,12 @@ def training_table() -> str:
     return utfproof("tables", "--results", "results/training", "--markdown")
 
 
-TABLES: dict[str, Callable[[], str]] = {"bench": bench_table, "verdicts": verdict_table, "training": training_table}
+TABLES: dict[str, Callable[[], str]] = {
+    "bench": bench_table,
+    "verdicts": verdict_table,
+    "training": training_table,
+    "house": lambda: "![Rooms and their imports](pictures/house.svg)",
+}
 """What `<!-- table: NAME -->` in a page stands for."""
 
 
