@@ -17,7 +17,7 @@ from test_decide import save
 from utfproof import weights
 from utfproof.certificates import checker, checker_numpy
 from utfproof.certificates.prover import certify, certify_weights
-from utfproof.ground.generator import LAWS
+from utfproof.ground.laws import LAWS
 from utfproof.shapes import Shape, matching_dimension
 
 PRIMES = (3, 101, 65521, 65537, 2097143, 2**31 - 1)

@@ -18,7 +18,7 @@ from utfproof.constructions import build_host
 from utfproof.errors import MalformedInput, Undecided
 from utfproof.exact import rational
 from utfproof.ground.arrays import exact
-from utfproof.ground.generator import LAWS
+from utfproof.ground.laws import LAWS
 from utfproof.shapes import Shape, matching_dimension
 from utfproof.systems import TiedUniversal, Universal
 from utfproof.weights import TensorSource

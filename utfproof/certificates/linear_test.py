@@ -18,7 +18,8 @@ from utfproof.constructions import construction
 from utfproof.errors import MalformedInput, NotDefined, Undecided
 from utfproof.exact import gfp
 from utfproof.ground.arrays import hstack, is_torch, require_device
-from utfproof.ground.generator import check_dtype, check_law, check_seed, integer_matrix
+from utfproof.ground.generator import integer_matrix
+from utfproof.ground.laws import check_dtype, check_law, check_seed
 from utfproof.ground.notions import Notion
 from utfproof.ground.resources import require_memory
 from utfproof.shapes import Shape, column_groups, linear_test_dimension, matching_dimension, positive_integer

@@ -36,7 +36,7 @@ from utfproof.constructions.random import integer_target
 from utfproof.errors import NotDefined, ResourceLimit, Undecided
 from utfproof.exact import gfp
 from utfproof.ground.arrays import exact
-from utfproof.ground.generator import check_dtype, check_law, check_seed
+from utfproof.ground.laws import check_dtype, check_law, check_seed
 from utfproof.ground.notions import Notion
 from utfproof.ground.resources import require_memory
 from utfproof.ground.selection import SelectionMatrix

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from utfproof.errors import MalformedInput, choose
-from utfproof.ground.generator import DTYPES, LAWS, check_seed
+from utfproof.ground.laws import DTYPES, LAWS, check_seed
 from utfproof.ground.resources import parse_bytes
 from utfproof.ground.threads import check_parallel
 from utfproof.shapes import Shape, positive_integer

@@ -25,7 +25,7 @@ from utfproof.cli.options import (
 )
 from utfproof.cli.outcome import Outcome
 from utfproof.errors import MalformedInput
-from utfproof.ground.generator import DTYPES
+from utfproof.ground.laws import DTYPES
 from utfproof.shapes import Shape
 
 

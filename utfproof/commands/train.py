@@ -15,7 +15,7 @@ from utfproof.cli.options import MaxMemory, amount, argument, option, parallel
 from utfproof.cli.options import seed as seed_check
 from utfproof.cli.outcome import Outcome
 from utfproof.errors import MalformedInput, Stopped
-from utfproof.ground.generator import check_seed
+from utfproof.ground.laws import check_seed
 from utfproof.ground.progress import Stage, stage
 from utfproof.shapes import positive_integer
 

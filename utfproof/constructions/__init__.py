@@ -23,7 +23,7 @@ from utfproof.constructions import (
 from utfproof.constructions.random import random_host, random_target
 from utfproof.constructions.record import Construction
 from utfproof.errors import MalformedInput, choose
-from utfproof.ground.generator import check_law
+from utfproof.ground.laws import check_law
 from utfproof.ground.resources import require_memory
 from utfproof.shapes import Shape
 from utfproof.systems import Universal

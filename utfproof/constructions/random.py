@@ -12,7 +12,8 @@ import numpy as np
 
 from utfproof.constructions.record import Construction
 from utfproof.errors import MalformedInput
-from utfproof.ground.generator import check_dtype, check_law, check_seed, integer_matrix, weight_matrix
+from utfproof.ground.generator import integer_matrix, weight_matrix
+from utfproof.ground.laws import check_dtype, check_law, check_seed
 from utfproof.ground.notions import Notion
 from utfproof.ground.resources import require_memory
 from utfproof.shapes import Shape, matching_dimension, positive_integer, require_shape

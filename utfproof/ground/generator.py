@@ -10,15 +10,11 @@ from __future__ import annotations
 
 from fractions import Fraction
 from math import isqrt
-from typing import Any, Literal, get_args
+from typing import Any
 
 import numpy as np
 
-from utfproof.errors import MalformedInput
-
-Law = Literal["uniform", "signs", "binomial"]
-LAWS: tuple[str, ...] = get_args(Law)
-DTYPES: tuple[str, ...] = ("float64", "float32", "float16", "bfloat16")
+from utfproof.ground.laws import check_dtype, check_law, check_seed
 
 TENSOR_CODES = {
     name: code for code, name in enumerate(["R_Q", "R_K", "R_V", "U", "W_Q", "W_K", "W_V", "W_O", "W_E", "W_U", "X"])
@@ -39,27 +35,6 @@ def mix(z: int) -> int:
     z = ((z ^ (z >> 30)) * _C1) & _MASK
     z = ((z ^ (z >> 27)) * _C2) & _MASK
     return z ^ (z >> 31)
-
-
-def check_seed(seed: object) -> int:
-    """`seed` as an int with 0 <= seed < 2^64; MalformedInput otherwise."""
-    if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or not 0 <= int(seed) <= _MASK:
-        raise MalformedInput(f"seed must be an integer from 0 to 2^64 - 1, got {seed!r}")
-    return int(seed)
-
-
-def check_law(law: str) -> str:
-    """`law` if it is known; MalformedInput otherwise."""
-    if law not in LAWS:
-        raise MalformedInput(f"law {law!r} is unknown; choose {', '.join(LAWS)}")
-    return law
-
-
-def check_dtype(dtype: str) -> str:
-    """`dtype` if weights can be drawn in it; MalformedInput otherwise."""
-    if dtype not in DTYPES:
-        raise MalformedInput(f"dtype {dtype!r} is unknown; choose {', '.join(DTYPES)}")
-    return dtype
 
 
 def stream_key(seed: int, tensor: str, layer: int = 0, head: int = 0) -> int:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import os
 import re
 import signal
@@ -65,6 +64,8 @@ def show_bytes(count: int) -> str:
 def keep_freed_memory() -> None:
     """Have glibc keep what this process frees, blocks up to 32 MiB, instead of giving pages back and mapping them anew,
     thousands a step of training. Other C libraries are left as they are."""
+    import ctypes
+
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None) if os.name == "posix" else None
     if mallopt is not None:
         for name, most in ((_M_MMAP_THRESHOLD, 32 * 2**20), (_M_TRIM_THRESHOLD, 2**31 - 1)):

@@ -31,7 +31,8 @@ from utfproof.exact.symbolic import (
     multilinearity,
     spanning,
 )
-from utfproof.ground.generator import check_seed, integer_matrix
+from utfproof.ground.generator import integer_matrix
+from utfproof.ground.laws import check_seed
 from utfproof.ground.selection import SelectionMatrix
 from utfproof.matching.equations import r_all
 from utfproof.shapes import Shape, matching_dimension, require_plain, require_words

@@ -13,7 +13,8 @@ from typing import Any
 import numpy as np
 
 from utfproof.ground.arrays import Array, namespace, zeros
-from utfproof.ground.generator import check_seed, mix, raw_numpy
+from utfproof.ground.generator import mix, raw_numpy
+from utfproof.ground.laws import check_seed
 from utfproof.search.levenberg import REFERENCE, Restarts, RightSides, SearchEngine, permute
 from utfproof.search.problem import Problem
 

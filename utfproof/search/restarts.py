@@ -22,7 +22,7 @@ import numpy as np
 
 from utfproof.errors import MalformedInput
 from utfproof.ground.arrays import to_numpy
-from utfproof.ground.generator import check_seed
+from utfproof.ground.laws import check_seed
 from utfproof.ground.notions import Notion
 from utfproof.ground.processes import worker_pool
 from utfproof.ground.resources import require_memory

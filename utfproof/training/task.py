@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from utfproof.errors import MalformedInput
-from utfproof.ground.generator import check_seed, mix
+from utfproof.ground.generator import mix
+from utfproof.ground.laws import check_seed
 
 if TYPE_CHECKING:
     import torch
