@@ -1,6 +1,7 @@
 """The command line as a user meets it: exit codes, one line per error, JSON, files all or nothing."""
 
 import json
+import os
 import subprocess
 import sys
 
@@ -388,12 +389,20 @@ def test_said_layers_must_agree_with_the_file(cli, files):
     assert "metadata says 2 layers, 3 were said" in err
 
 
-def test_a_pipe_is_no_weights_file(cli, tmp_path):
-    import os
-
-    os.mkfifo(tmp_path / "pipe.safetensors")
-    code, _, err = cli("embed", "sparse", "pipe.safetensors", "-o", "E.safetensors")
-    assert code == 2
+@pytest.mark.parametrize(
+    ("name", "arguments"),
+    [
+        ("pipe.safetensors", ["embed", "sparse", "pipe.safetensors", "-o", "E.safetensors"]),
+        ("pipe.npy", ["rank", "pipe.npy"]),
+        ("pipe.toml", ["sweep", "pipe.toml", "-o", "folder"]),
+    ],
+)
+@pytest.mark.parametrize("device", [False, True])
+def test_what_could_be_read_for_ever_is_refused(cli, tmp_path, name, arguments, device):
+    (tmp_path / name).symlink_to("/dev/zero") if device else os.mkfifo(tmp_path / name)
+    code, _, err = cli(*arguments)
+    assert (code, err.count("\n")) == (2, 1)
+    assert err.count("cannot read") == 1
     assert "no regular file" in err
 
 
@@ -421,6 +430,18 @@ def test_a_narrow_terminal_shows_the_verdict(tmp_path, monkeypatch, capsys, colu
     monkeypatch.setenv("COLUMNS", columns)
     assert run([*CERTIFY, "-o", str(tmp_path / "a.json")]) == 0
     assert "universal by matching" in capsys.readouterr().out
+
+
+@pytest.mark.full
+def test_plots_need_no_display(tmp_path):
+    """Jupyter names a backend of its own to whatever it starts."""
+    pytest.importorskip("matplotlib")
+    shape = ["-H", "1", "-L", "1", "-d", "1", "--d-in", "1", "--plot", str(tmp_path / "f.png")]
+    environment = {**os.environ, "MPLBACKEND": "module://matplotlib_inline.backend_inline"}
+    subprocess.run(
+        [sys.executable, "-m", "utfproof", "frontier", *shape], env=environment, check=True, capture_output=True
+    )
+    assert (tmp_path / "f.png").stat().st_size
 
 
 def test_control_characters_are_written_out(tmp_path, monkeypatch, capsys):

@@ -11,6 +11,7 @@ import sys
 import threading
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from test_sweeps import certify_group, run_sweep, spec_text, sweep_of
@@ -101,6 +102,19 @@ def test_a_dying_worker_costs_only_its_own_job(tmp_path, monkeypatch):
     again = run_sweep(sweep, tmp_path / "s")
     assert (again.before, again.finished, again.exit_code) == (6, 8, 0)
     assert not (tmp_path / "s" / "failures.jsonl").exists()
+
+
+def test_a_job_is_blamed_for_a_death_only_where_it_ran_alone():
+    """Dask blames every job that waits at a worker when it dies."""
+    KilledWorker = type("KilledWorker", (Exception,), {})
+    future = SimpleNamespace(status="error", exception=KilledWorker)
+    task = SimpleNamespace(job=SimpleNamespace(key="k"))
+    run = cluster._Run(SimpleNamespace(status="running"), "here", print, deadly)
+    assert run._answers(future, [task]) == []
+    assert [*run.alone] == [[task]]
+    run.single.add("k")
+    (answer,) = run._answers(future, [task])
+    assert "died 3 times" in answer.failure
 
 
 @pytest.mark.full

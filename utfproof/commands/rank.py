@@ -9,6 +9,7 @@ from utfproof.cli.command import command
 from utfproof.cli.options import MaxMemory, argument, option
 from utfproof.cli.outcome import Outcome
 from utfproof.errors import MalformedInput
+from utfproof.ground.files import require_regular
 from utfproof.ground.resources import require_memory
 
 SHOWN = 10
@@ -74,7 +75,9 @@ def _matrix(path: Path, tensor: str | None) -> Any:
 
     from utfproof.weights.tensors import read_tensors
 
-    if path.suffix != ".npy":
+    if path.suffix.lower() == ".npz":
+        raise MalformedInput(f"{path} is an archive; save its matrix as .npy or .safetensors")
+    if path.suffix.lower() != ".npy":
         tensors = read_tensors(path).tensors
         if tensor is None and len(tensors) == 1:
             (tensor,) = tensors
@@ -84,6 +87,9 @@ def _matrix(path: Path, tensor: str | None) -> Any:
     if tensor is not None:
         raise MalformedInput("--tensor belongs to .safetensors files; a .npy file holds one matrix")
     try:
-        return np.load(path, mmap_mode="r", allow_pickle=False)
+        require_regular(path)
+        return np.lib.format.open_memmap(path, mode="r")
+    except MalformedInput:
+        raise
     except (OSError, ValueError, EOFError) as error:
-        raise MalformedInput(f"cannot read {path} as a .npy file: {error}") from None
+        raise MalformedInput(f"cannot read {path} as a .npy file: {error}; write it with numpy.save") from None

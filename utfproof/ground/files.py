@@ -6,14 +6,17 @@ import errno
 import json
 import os
 import secrets
+import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from pathlib import Path
 from typing import IO, Any
 
-from utfproof.errors import MalformedInput, OutputFailed
+from utfproof.errors import MalformedInput, OutputFailed, ResourceLimit
 
+LARGEST = 2**30
+"""Bytes of one JSON or TOML document that are read."""
 _DEVICE_FAILED = {
     getattr(errno, name) for name in ("ENOSPC", "EDQUOT", "EFBIG", "EIO", "ENXIO", "ESTALE") if hasattr(errno, name)
 }
@@ -181,9 +184,22 @@ def require_alone(stream: IO[bytes], busy: str) -> None:
         raise MalformedInput(busy) from None
 
 
+def require_regular(path: Path | str) -> int:
+    """The size of a regular file, in bytes; MalformedInput for a pipe, which could be read for ever, a device or a folder.
+
+    OSError where there is no such file.
+    """
+    status = Path(path).stat()
+    if not stat.S_ISREG(status.st_mode):
+        raise MalformedInput(f"cannot read {path}: it is no regular file; name one")
+    return status.st_size
+
+
 def read_bytes(path: Path | str) -> bytes:
-    """Content of a file, or MalformedInput saying why not."""
+    """Content of a regular file of at most LARGEST bytes, or MalformedInput or ResourceLimit saying why not."""
     try:
+        if (size := require_regular(path)) > LARGEST:
+            raise ResourceLimit(f"{path} has {size} bytes; at most {LARGEST} are read")
         return Path(path).read_bytes()
     except OSError as error:
         raise MalformedInput(f"cannot read {path}: {error.strerror or error}") from error

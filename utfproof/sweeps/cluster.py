@@ -182,6 +182,7 @@ class _Run:
         self.ended: queue.SimpleQueue[Any] = queue.SimpleQueue()
         self.out: dict[str, tuple[Any, Sequence[SweepTask]]] = {}
         self.alone: deque[Sequence[SweepTask]] = deque()
+        self.single: set[str] = set()  # keys of jobs beside which nothing else ran
         self.tries: Counter[str] = Counter()
         self.number = 0
 
@@ -217,7 +218,9 @@ class _Run:
             if not self.out:
                 if not self.alone:
                     return
-                self._submit(self.alone.popleft())
+                batch = self.alone.popleft()
+                self.single.add(batch[0].job.key)
+                self._submit(batch)
             future, batch = self._next()
             answers = self._answers(future, batch)
             room = 2 * self._threads()
@@ -259,12 +262,13 @@ class _Run:
             raise self._lost()
         if future.status == "error":
             cause = future.exception()
-        key = batch[0].job.key
-        if len(batch) > 1 or (future.status != "error" and self.tries[key] < MAX_DEATHS):
+        key, killed = batch[0].job.key, type(cause).__name__ == "KilledWorker"
+        shared = killed and key not in self.single  # Dask also blames jobs that waited at the worker when it died
+        if len(batch) > 1 or shared or (future.status != "error" and self.tries[key] < MAX_DEATHS):
             self.tries[key] += 1  # it is not known which job it was, or the result was lost
             self.alone.extend([task] for task in batch)
             return []
-        if type(cause).__name__ == "KilledWorker":
+        if killed:
             reason = f"its worker process died {MAX_DEATHS} times, most likely for want of memory"
         else:
             reason = one_line(f"its result was lost: {type(cause).__name__}: {cause}")

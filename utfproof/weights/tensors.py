@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from utfproof.errors import MalformedFile, MalformedInput
-from utfproof.ground.files import atomic_file
+from utfproof.ground.files import atomic_file, require_regular
 from utfproof.ground.resources import require_memory
 
 _NUMPY_TYPES = {
@@ -106,17 +106,18 @@ def read_tensors(path: Path | str, *, max_memory: int | None = None, booleans: b
 
     path = Path(path)
     try:
+        require_regular(path)
         stamp = _stamp(path.stat())
-        if not path.is_file():
-            raise MalformedInput(f"cannot read {path}: it is no regular file")
         with safe_open(path, framework="numpy"):  # the library's own checks of the header and the length
             pass
         with path.open("rb") as stream:
             length = struct.unpack("<Q", stream.read(8))[0]
             header = json.loads(stream.read(length))
             data = mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ)
+    except MalformedInput:
+        raise
     except (SafetensorError, ValueError, struct.error) as error:
-        raise MalformedInput(f"{path} is not a safetensors file: {error}") from error
+        raise MalformedInput(f"{path} is not a safetensors file: {error}; write it with safetensors") from error
     except OSError as error:
         raise MalformedInput(f"cannot read {path}: {error.strerror or error}") from error
     metadata = header.pop("__metadata__", {})
