@@ -107,7 +107,7 @@ class DaskWorkers:
                     n_workers=self.workers,
                     threads_per_worker=1,
                     processes=True,
-                    dashboard_address=None,
+                    dashboard_address="127.0.0.1:0",  # None means port 8787, which another sweep may have
                     memory_limit=None,
                     silence_logs=logging.CRITICAL + 1,
                     host="127.0.0.1",
