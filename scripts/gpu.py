@@ -23,7 +23,7 @@ from utfproof.errors import MalformedInput, UtfproofError
 from utfproof.ground.arrays import require_device
 from utfproof.training.model import TF32, check_dtype
 from utfproof.training.presets import PAPER_HOSTS, PAPER_TASKS, preset
-from utfproof.training.results import DEFAULT_FOLDER, run_key
+from utfproof.training.results import DEFAULT_FOLDER, read_results, run_key
 
 ROOT = Path(__file__).resolve().parent.parent
 VARIANTS = ("residual-norm", "attention", "residual", "mlp-norm", "mlp")
@@ -44,15 +44,12 @@ def cells() -> Iterator[tuple[str, int]]:
 
 
 def waiting(folder: Path, only: Sequence[str], changes: dict[str, int]) -> list[tuple[str, int]]:
-    """The cells without a result file; only: those whose name holds one of these words."""
+    """The cells without a result; only: those whose name holds one of these words."""
     chosen = [cell for cell in cells() if not only or any(word in cell[0] for word in only)]
     if not chosen:
         raise MalformedInput(f"--cells {','.join(only)} is in no cell's name, such as 1-hop/sparse/residual-norm")
-    return [
-        (name, seed)
-        for name, seed in chosen
-        if not (folder / f"{run_key(preset(name, **changes), seed)}.json").exists()
-    ]
+    known = {result.key for result in read_results(folder)}
+    return [(name, seed) for name, seed in chosen if run_key(preset(name, **changes), seed) not in known]
 
 
 def command(name: str, seed: int, given: argparse.Namespace) -> list[str]:

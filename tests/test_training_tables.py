@@ -21,6 +21,7 @@ from utfproof.training.presets import PAPER_HOSTS, PAPER_VARIANTS, preset
 from utfproof.training.results import (
     DEFAULT_FOLDER,
     RunResult,
+    find_result,
     from_document,
     paper_cells,
     preset_fields,
@@ -73,6 +74,35 @@ def test_a_run_is_read_back_as_written(tmp_path):
     assert read_results(tmp_path / "missing") == []
     with pytest.raises(MalformedInput, match="is a file"):
         read_results(path)
+
+
+def pack(path, runs):
+    path.write_text("".join(json.dumps(to_document(one)) + "\n" for one in runs))
+
+
+def test_lines_count_as_files_do(tmp_path, cli):
+    runs = sorted((run(seed=seed) for seed in range(3)), key=lambda one: one.key)
+    pack(tmp_path / "packed.jsonl", reversed(runs))
+    assert read_results(tmp_path) == runs
+    assert (find_result(runs[1].key, tmp_path), find_result("other", tmp_path)) == (runs[1], None)
+    write_result(replace(runs[1], loss=0.5), tmp_path)  # made again: it replaces its line
+    assert [one.loss for one in read_results(tmp_path)] == [0.1, 0.5, 0.1]
+    assert find_result(runs[1].key, tmp_path).loss == 0.5
+    assert cli("report", tmp_path, "-o", tmp_path / "page.html")[0] == 0
+    assert "3 runs" in (tmp_path / "page.html").read_text()
+
+
+@pytest.mark.parametrize("wrong", ["twice", "two files", "no JSON", "cut", "empty line"])
+def test_wrong_lines_are_named(tmp_path, wrong):
+    pack(tmp_path / "a.jsonl", [run(), run() if wrong == "twice" else run(seed=1)])
+    if wrong == "two files":
+        pack(tmp_path / "b.jsonl", [run(seed=2), run()])
+    text = (tmp_path / "a.jsonl").read_text()
+    first, second = text.splitlines()
+    changes = {"no JSON": f"{first}\nx\n", "cut": f"{first}\n{second[:-9]}", "empty line": f"{first}\n\n{second}\n"}
+    (tmp_path / "a.jsonl").write_text(changes.get(wrong, text))
+    with pytest.raises(MalformedInput, match=f"{'b' if wrong == 'two files' else 'a'}.jsonl, line 2"):
+        read_results(tmp_path)
 
 
 def test_files_without_a_setting_are_of_setting_theory():
@@ -211,8 +241,8 @@ def test_another_experiment_is_no_cell(changes):
 def test_the_committed_cells_by_an_independent_count():
     """Full runs, counted from the files alone: setting, host, shape and schedule as the paper's tables print them."""
     found = defaultdict(list)
-    for path in (ROOT / DEFAULT_FOLDER).glob("*.json"):
-        held = json.loads(path.read_text())
+    for line in (ROOT / DEFAULT_FOLDER / "theory.jsonl").read_text().splitlines():
+        held = json.loads(line)
         given, row = held["preset"], paper.TABLE_ROWS[held["preset"]["task"]]
         setting = held.get("setting", "theory")
         host = {"sparse-front": "sparse"}.get(given["host"], given["host"]) if setting == "paper" else given["host"]

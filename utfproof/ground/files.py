@@ -146,7 +146,16 @@ def make_folder(place: Path | str, *, parents: bool = False) -> None:
 
 def read_json(path: Path | str) -> Any:
     """The document of a JSON file, or MalformedInput saying why there is none; a repeated key is refused."""
+    return _parse(read_bytes(path), str(path))
 
+
+def read_json_lines(path: Path | str) -> list[tuple[str, Any]]:
+    """(source, document) of each line of a JSON Lines file; source: file and line. Errors as of `read_json`."""
+    lines = ((f"{path}, line {number}", line) for number, line in enumerate(read_bytes(path).splitlines(), 1))
+    return [(source, _parse(line, source)) for source, line in lines]
+
+
+def _parse(data: bytes, source: str) -> Any:
     def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         if len(found := dict(pairs)) < len(pairs):
             names = [name for name, _ in pairs]
@@ -154,11 +163,10 @@ def read_json(path: Path | str) -> Any:
         return found
 
     try:
-        data = read_bytes(path)
         document = json.loads(data, object_pairs_hook=unique)
         require_text(document, data)
     except (ValueError, RecursionError) as error:
-        raise MalformedInput(f"{path} is no JSON: {error}") from None
+        raise MalformedInput(f"{source} is no JSON: {error}") from None
     return document
 
 
@@ -205,10 +213,10 @@ def read_bytes(path: Path | str) -> bytes:
         raise MalformedInput(f"cannot read {path}: {error.strerror or error}") from error
 
 
-def json_files(folder: Path | str) -> list[Path]:
-    """What is called *.json in a folder, in order; nothing where there is none. MalformedInput for what is no file: to read a
+def json_files(folder: Path | str, suffix: str = ".json") -> list[Path]:
+    """Files of a folder with this suffix, in order; nothing where there is none. MalformedInput for what is no file: to read a
     pipe would wait for ever."""
-    found = sorted(Path(folder).glob("*.json"))
+    found = sorted(Path(folder).glob(f"*{suffix}"))
     if strange := [path for path in found if not path.is_file()]:
         raise MalformedInput(f"{strange[0]} is no file, where results are kept as files")
     return found

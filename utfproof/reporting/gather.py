@@ -124,8 +124,8 @@ def read(path: Path, name: str, certificates: dict[str, dict[str, Any]]) -> Sour
             kind, document = "sweep", sweep_of(path, certificates)
         elif path.suffix == ".jsonl":
             document = [json.loads(line) for line in data.splitlines() if line.strip()]
-            kind = "sweep" if all({"key", "job", "result"} <= line.keys() for line in document) else ""
-            if kind and path.with_suffix(".db").exists():
+            kind = kind_of_lines(document)
+            if kind == "sweep" and path.with_suffix(".db").exists():
                 return Source(name, size, digest, "", why="the same results as results.db")
         else:
             document = json.loads(data)
@@ -145,6 +145,13 @@ def kind_of(document: Any) -> str:
         return "bench"
     named = _FORMATS.get(str(document.get("format")))
     return named or next((kind for kind, keys in _SIGNS if keys <= document.keys()), "")
+
+
+def kind_of_lines(lines: list[Any]) -> str:
+    """The kind of a JSON Lines file: the results of a sweep, or finished runs."""
+    if all({"key", "job", "result"} <= line.keys() for line in lines):
+        return "sweep"
+    return "training" if {kind_of(line) for line in lines} == {"training"} else ""
 
 
 def sweep_of(path: Path, certificates: dict[str, dict[str, Any]]) -> list[dict[str, Any]]:

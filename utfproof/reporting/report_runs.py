@@ -6,7 +6,6 @@ from collections import defaultdict
 from collections.abc import Sequence
 from typing import Any
 
-from utfproof.errors import MalformedInput
 from utfproof.reporting.charts import available, lines, points, short
 from utfproof.reporting.document import counted
 from utfproof.reporting.gather import Source
@@ -127,17 +126,17 @@ def exceeds(run: dict[str, Any], tolerance: float | None) -> bool:
 def training(sources: list[Source]) -> Section:
     """The paper's tables beside measured cells, for each setting; and accuracy against steps."""
     from utfproof.training.presets import SETTINGS
-    from utfproof.training.results import column, from_document, paper_cells
+    from utfproof.training.results import column, distinct, from_document, paper_cells
     from utfproof.training.tables import HOSTS, coverage, document, tables
 
-    seen: dict[str, str] = {}
-    results = []
+    files, in_lines = [], []
     for source in sources:
-        result = from_document(source.document, source.name)
-        if result.key in seen:
-            raise MalformedInput(f"{seen[result.key]} and {source.name} are the same run; remove one of them")
-        seen[result.key] = source.name
-        results.append(result)
+        if isinstance(source.document, dict):
+            files.append((source.name, from_document(source.document, source.name)))
+        else:
+            names = [f"{source.name}, line {number}" for number in range(1, len(source.document) + 1)]
+            in_lines += [(name, from_document(held, name)) for name, held in zip(names, source.document, strict=True)]
+    results = distinct(files, in_lines)
     made = Section("training", "Training", lines=[(True, counted(len(results), "run"))])
     head = ["", *(text for name in HOSTS.values() for text in (f"{name}, paper", "measured"))]
     for setting in SETTINGS:

@@ -29,9 +29,9 @@ from utfproof.training.presets import Preset
 from utfproof.training.results import (
     DEFAULT_FOLDER,
     RunResult,
+    find_result,
     is_complete,
     preset_fields,
-    read_named,
     run_key,
     write_result,
 )
@@ -102,7 +102,7 @@ def run(
 ) -> list[RunResult]:
     """Train the preset with these seeds, one after another, and return their results, written to the results' folder.
 
-    Runs whose result file exists are not repeated (unless `again`). Raises Interrupted on Ctrl-C, after a checkpoint;
+    Runs that the results' folder holds are not repeated (unless `again`). Raises Interrupted on Ctrl-C, after a checkpoint;
     MalformedInput where RUNDIR holds another run.
     """
     setting.check()
@@ -119,8 +119,7 @@ def _finished(preset: Preset, seed: int, setting: RunSetting) -> RunResult | Non
     """The result of a run that was made before, in full or stopped at 100 %."""
     if setting.results is None or setting.again:
         return None
-    path = setting.results / f"{run_key(preset, seed)}.json"
-    return read_named(path) if path.exists() else None
+    return find_result(run_key(preset, seed), setting.results)
 
 
 def _run_one(preset: Preset, seed: int, setting: RunSetting, progress: Callable[[Tick], None] | None) -> RunResult:

@@ -1,7 +1,10 @@
-"""Finished runs as data files: one JSON for each run in results/training/, so that further runs repeat none.
+"""Finished runs as data files in results/training/, so that further runs repeat none.
 
-A file is named after its run's key: setting (unless theory), task, host, variant, m, steps, seed, and a hash of every field
-of the preset that changes what is computed. Files without a setting are of setting `theory`. Nothing here needs PyTorch.
+`train` writes one JSON file for each run; a *.jsonl file holds many, one run a line. A run's own file replaces its line.
+A JSON file is named after its run's key: setting (unless theory), task, host, variant, m, steps, seed, and a hash of every
+field of the preset that changes what is computed. Documents without a setting are of setting `theory`.
+
+Nothing here needs PyTorch.
 """
 
 from __future__ import annotations
@@ -15,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from utfproof.errors import MalformedInput
-from utfproof.ground.files import json_files, make_folder, read_json, write_json
+from utfproof.ground.files import json_files, make_folder, read_json, read_json_lines, write_json
 from utfproof.ground.forms import ANY, NUMBER, WHOLE, Each, conform
 from utfproof.training.presets import MLP_FACTOR, PAPER_HOSTS, PAPER_VARIANTS, SETTINGS, Preset, home_of, variant_of
 from utfproof.training.tables import SAME, Cells, Further, Measured
@@ -116,13 +119,40 @@ def write_result(result: RunResult, folder: Path | str = DEFAULT_FOLDER) -> Path
 def read_results(folder: Path | str = DEFAULT_FOLDER) -> list[RunResult]:
     """All runs of a folder in order of their keys; none where the folder does not exist.
 
-    MalformedInput for a file that is no result, lacks a field, or is not named after its key (a copy, which would count
-    one run twice).
+    MalformedInput for a file or line that is no result or lacks a field, and for a copy, which would count one run twice:
+    a JSON file that is not named after its key, or a second line of the same run.
     """
     folder = Path(folder)
     if folder.exists() and not folder.is_dir():
         raise MalformedInput(f"{folder} is a file; expected a folder of results")
-    return [read_named(path) for path in json_files(folder)]
+    return distinct([(str(path), read_named(path)) for path in json_files(folder)], _lines(folder))
+
+
+def find_result(key: str, folder: Path | str = DEFAULT_FOLDER) -> RunResult | None:
+    """The run with this key in a folder; None where it has not been made."""
+    path = Path(folder) / f"{key}.json"
+    return read_named(path) if path.exists() else next((run for _, run in _lines(folder) if run.key == key), None)
+
+
+def _lines(folder: Path | str) -> list[tuple[str, RunResult]]:
+    """(source, run) of each line of a folder's *.jsonl files."""
+    lines = (line for path in json_files(folder, ".jsonl") for line in read_json_lines(path))
+    return [(source, from_document(document, source)) for source, document in lines]
+
+
+def distinct(files: Iterable[tuple[str, RunResult]], lines: Iterable[tuple[str, RunResult]]) -> list[RunResult]:
+    """The runs of (source, run) pairs in order of their keys; a run's own file replaces its line.
+
+    MalformedInput where two files, or two lines, hold the same run.
+    """
+    found: dict[str, RunResult] = {}
+    for group in (lines, files):
+        seen: dict[str, str] = {}
+        for source, run in group:
+            if run.key in seen:
+                raise MalformedInput(f"{seen[run.key]} and {source} are the same run; remove one of them")
+            seen[run.key], found[run.key] = source, run
+    return [found[key] for key in sorted(found)]
 
 
 def read_named(path: Path) -> RunResult:
