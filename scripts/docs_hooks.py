@@ -191,6 +191,7 @@ def formulas(markdown: str) -> str:
     def made(found: re.Match[str]) -> str:
         display = found[1] is not None
         mathml = " ".join(convert((found[1] or found[2]).strip(), display="block" if display else "inline").split())
+        mathml = mathml.replace("<mi>:</mi><mo>&#x0003D;</mo>", "<mo>:=</mo>")
         return f'\n\n<div class="formula">{mathml}</div>\n\n' if display else mathml
 
     return outside_code(markdown, lambda part: FORMULA.sub(made, part).replace("\\$", "$"))

@@ -203,9 +203,10 @@ def test_formulas_become_mathml():
 def test_formulas_stay_within_their_paragraph():
     pytest.importorskip("latex2mathml")
     markdown = pytest.importorskip("markdown")
-    text = docs_hooks.formulas("For *every $x$*\n$y \\ge 1$ holds.\n")
+    text = docs_hooks.formulas("For *every $x$*\n$y := 1$ holds.\n")
     made = markdown.markdown(text, extensions=[docs_hooks.inline_mathematics()])
     assert (made.count("<p>"), made.count("<em>"), made.count("<math")) == (1, 1, 2)
+    assert "<mo>:=</mo>" in made
 
 
 def test_indices_are_set_outside_code():
