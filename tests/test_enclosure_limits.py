@@ -13,6 +13,7 @@ from test_enclosure import case, scaled
 
 from utfproof.attention import GivenAttention, SoftmaxAttention
 from utfproof.certificates import checker
+from utfproof.cli.app import run
 from utfproof.commands.enclose import exact_embedding
 from utfproof.constructions import build_host, random_target
 from utfproof.emulation.enclosure import enclose
@@ -40,6 +41,14 @@ def test_sizes_are_refused_before_anything_is_allocated():
     with pytest.raises(ResourceLimit, match="--embedding"):
         exact_embedding(build_host("random", wide, 384), random_target(wide, 0))
     assert time.process_time() - start < 5
+
+
+def test_the_system_ends_what_takes_too_long():
+    """Exit code 3 after a second of the clock, where the estimate allows minutes."""
+    shape = ["-H", "2", "-L", "4", "-d", "3", "--d-in", "3", "--context", "12", "--digits", "9000"]
+    began = time.monotonic()
+    assert run(["enclose", "tied", *shape, "--max-seconds", "1"]) == 3
+    assert time.monotonic() - began < 10
 
 
 def test_a_difference_that_is_a_unit_exactly_is_not_settled():

@@ -31,6 +31,7 @@ from utfproof.cli.output import show
 from utfproof.errors import MalformedInput
 from utfproof.ground.files import require_writable, write_json
 from utfproof.ground.progress import stage
+from utfproof.ground.resources import limits
 from utfproof.shapes import Shape
 from utfproof.sweeps.jobs import REQUIRED, Context, Found, Key
 
@@ -183,7 +184,8 @@ class Command:
             values[name] = entry.check(entry.label, values[name])
         require_writable(*(values[name] for name in outputs))
         with shown(progress_mode), stage(self.name, whole=True):
-            outcome = self.call(values, stated)
+            with limits(None, values.get("max_seconds"), self.name):
+                outcome = self.call(values, stated)
             for name, entry in known.items():
                 if entry.more.document and values[name] is not None:
                     write_json(values[name], outcome.document)

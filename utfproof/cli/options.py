@@ -151,6 +151,11 @@ MaxMemory = Annotated[
     int | None, option("Memory limit such as 4G; 80 % of RAM unless said otherwise.", parser=memory, aside=True)
 ]
 """In bytes."""
+MaxSeconds = Annotated[
+    int | None,
+    option("Time limit of the whole command in seconds; none by default.", check=positive_integer, aside=True),
+]
+"""Kept by `cli.command` for every command that has it."""
 
 
 def option_of(name: str) -> str:

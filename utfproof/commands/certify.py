@@ -19,6 +19,7 @@ from utfproof.cli.options import (
     Layers,
     M,
     MaxMemory,
+    MaxSeconds,
     Residual,
     Seed,
     argument,
@@ -135,6 +136,7 @@ def certify(
     law: Law = "uniform",
     dtype: Dtype = "float64",
     max_memory: MaxMemory = None,
+    max_seconds: MaxSeconds = None,
     stated: frozenset[str] = frozenset(),
 ) -> Outcome:
     """Decide whether a construction is universal and write the certificate, whichever way it goes.

@@ -15,6 +15,7 @@ from utfproof.cli.command import Context, Found, Given, Prepared, command
 from utfproof.cli.options import (
     Device,
     MaxMemory,
+    MaxSeconds,
     StoredDIn,
     StoredLayers,
     StoredResidual,
@@ -184,6 +185,7 @@ def decide(
     witness: Annotated[bool, option("Evidence that is much faster to check (a sidecar).", "--witness")] = False,
     device: Device = "cpu",
     max_memory: MaxMemory = None,
+    max_seconds: MaxSeconds = None,
 ) -> Outcome:
     """Decide, exactly, whether these weights are universal; the certificate is bound to their content.
 

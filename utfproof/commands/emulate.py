@@ -21,6 +21,7 @@ from utfproof.cli.options import (
     Layers,
     M,
     MaxMemory,
+    MaxSeconds,
     Seed,
     amount,
     argument,
@@ -248,6 +249,7 @@ def emulate(
     law: Law = "uniform",
     dtype: Dtype = "float64",
     max_memory: MaxMemory = None,
+    max_seconds: MaxSeconds = None,
     stated: frozenset[str] = frozenset(),
 ) -> Outcome:
     """Embed targets into hosts and compare outputs, for every kernel and context length, with a bound on rounding.

@@ -18,6 +18,7 @@ from utfproof.cli.options import (
     Layers,
     M,
     MaxMemory,
+    MaxSeconds,
     Seed,
     argument,
     option,
@@ -69,6 +70,7 @@ def enclose(
     law: Law = "uniform",
     dtype: Dtype = "float64",
     max_memory: MaxMemory = None,
+    max_seconds: MaxSeconds = None,
     stated: frozenset[str] = frozenset(),
 ) -> Outcome:
     """Enclose the difference of outputs of one emulation, rigorously, to so many decimal places (small shapes).

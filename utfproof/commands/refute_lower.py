@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from utfproof.cli import questions as options
 from utfproof.cli.command import command
-from utfproof.cli.options import Layers, MaxMemory, argument, option, written
+from utfproof.cli.options import Layers, MaxMemory, MaxSeconds, argument, option, written
 from utfproof.cli.outcome import Outcome
 from utfproof.commands.certify import require_json
 from utfproof.errors import MalformedInput
@@ -32,6 +32,7 @@ def refute_lower(
         written("Where to write the target that no E and U serve (.safetensors); beside the certificate otherwise."),
     ] = None,
     max_memory: MaxMemory = None,
+    max_seconds: MaxSeconds = None,
 ) -> Outcome:
     """Refute universality in the paper's lower-bound model: attention from outside, E and U both depend on the target.
 

@@ -144,7 +144,7 @@ def _timed(seconds: float | None, what: str) -> Iterator[None]:
 
     def stop(number: int, frame: object) -> None:
         raise ResourceLimit(
-            f"{what} took more than the limit of {seconds:g} s; choose a smaller input or raise the limit"
+            f"{what} took more than the limit of {seconds:g} s; choose a smaller input or raise --max-seconds"
         )
 
     handler = signal.signal(signal.SIGALRM, stop)
