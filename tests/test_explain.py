@@ -21,7 +21,7 @@ from utfproof.exact import rational
 from utfproof.ground.arrays import exact
 from utfproof.ground.generator import round_to
 from utfproof.ground.notions import Hosts, Notion, Scope, Targets
-from utfproof.matching import isolating_target, numerical_rank, r_all, w_all
+from utfproof.matching import Embedder, isolating_target, r_all, w_all
 from utfproof.shapes import Column, Shape, column_index, matching_dimension
 from utfproof.weights import stored_host
 
@@ -49,9 +49,9 @@ def host_of(tmp_path, name, shape, m=None, dtype="float64", seed=0):
 def test_margin_is_that_of_numerical_rank(tmp_path, name, m):
     _, kept, host = host_of(tmp_path, name, Shape(2, 2, 1, 2), m)
     found = margin.margin_of(kept, host, universal=True)
-    rank, condition = numerical_rank(host)
-    assert (found.rank, found.rounded) == (rank, None)
-    assert found.condition == pytest.approx(condition)
+    solver = Embedder(host).solver
+    assert (found.rank, found.rounded) == (solver.rank, None)
+    assert found.condition == pytest.approx(solver.condition)
     assert found.sigma_max >= 1 >= found.sigma_min
 
 

@@ -159,7 +159,7 @@ def test_lower_bounds_stay_below_what_is_reached(heads, layers, d, b):
         assert entry.paper is None
         assert entry.reached is None or entry.proved.value <= entry.reached.value
     for strong, weak in product(QUESTIONS, QUESTIONS):
-        if implies(strong, weak, shape):
+        if implies(strong, weak, shape.layers):
             assert values[weak].proved.value <= values[strong].proved.value
             if values[strong].reached is not None:
                 assert values[weak].reached.value <= values[strong].reached.value

@@ -12,6 +12,7 @@ from utfproof.cli.outcome import Outcome
 from utfproof.commands.certify import require_json
 from utfproof.errors import MalformedInput
 from utfproof.ground.files import require_writable, together
+from utfproof.shapes import positive_integer
 
 if TYPE_CHECKING:
     from utfproof.decision.shared import SharedHost, SharedRefutation
@@ -40,11 +41,13 @@ def refute_lower(
     special values may have one beyond. Floats are taken as the dyadic rationals that they are. Exit 1: refuted, for untied
     targets. 4: open; this command never says universal.
     """
-    from utfproof.decision.shared import read_shared_host, refute_shared, require_widths
+    from utfproof.decision.shared import read_shared_host, refute_shared
     from utfproof.weights import write_target
 
     require_json(output)
-    require_widths(d_in, head_dim)
+    for name, value in (("--d-in", d_in), ("--head-dim", head_dim)):
+        if value is not None:
+            positive_integer(name, value)
     beside = target or output.with_name(output.stem + ".target.safetensors")
     require_writable(beside)
     for path in (output, beside):

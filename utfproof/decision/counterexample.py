@@ -99,8 +99,13 @@ def tied_counterexample(host: StoredHost, decision: HostDecision) -> TiedCounter
         arrays[tensor][head, i, j] = stored_integer(value)
     target = TiedTarget(shape, **arrays)
     z = {int(i): stored_integer(v) for i, v in evidence["z"]}
-    images = [sum(row[i] * v for i, v in z.items()) for row in np.asarray(w_all(target), dtype=object)]
-    return TiedCounterexample(target, Fraction(sum(x * x for x in images), sum(v * v for v in z.values())))
+    missed = sum(x * x for x in _image(target, z))
+    return TiedCounterexample(target, Fraction(missed, sum(v * v for v in z.values())))
+
+
+def _image(target: Target, z: dict[int, int]) -> list[int]:
+    """W_all z, exactly. Where it is not zero, no E matches this target on a host with R_all z = 0."""
+    return [sum(row[i] * v for i, v in z.items()) for row in np.asarray(w_all(target), dtype=object)]
 
 
 def column_in_words(shape: Shape, column: int) -> str:
@@ -212,11 +217,6 @@ def visible_target(shape: Shape, column: int, seed: int = 0) -> Target:
     return Target(shape, W_Q, W_K, W_V, W_O, target.W_E, target.W_U)
 
 
-def refutes(target: Target, z: dict[int, int]) -> bool:
-    """Whether W_all z != 0, exactly: then no E matches this target on a host with R_all z = 0."""
-    return any(sum(row[i] * v for i, v in z.items()) for row in np.asarray(w_all(target), dtype=object))
-
-
 def visible_counterexample(found: Counterexample, seed: int = 0) -> tuple[Target, int]:
     """The first visible target, counted from a seed, with outputs that are not all zero and that z refutes exactly (where
     z is known), and its seed. Undecided if none of VISIBLE_SEEDS does."""
@@ -224,7 +224,7 @@ def visible_counterexample(found: Counterexample, seed: int = 0) -> tuple[Target
     for candidate in range(seed, seed + VISIBLE_SEEDS):
         target = visible_target(found.shape, found.column, candidate)
         shows = np.asarray(w_all(target))[:, outputs:].any()
-        if shows and (found.z is None or refutes(target, found.z)):
+        if shows and (found.z is None or any(_image(target, found.z))):
             return target, candidate
     raise Undecided(f"none of the seeds {seed} ... {seed + VISIBLE_SEEDS - 1} gives a target whose difference shows")
 

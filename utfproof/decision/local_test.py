@@ -24,18 +24,16 @@ from utfproof.systems import Target, Universal, prefix_products
 
 @dataclass(frozen=True)
 class LocalTest:
-    """rank of the Jacobian [d_in M, d_in m + L H d^2] against its equations; gauges [L][H] of the solution."""
+    """rank of the Jacobian [d_in M, d_in m + L H d^2] against its equations; gauges [L][H] of the solution.
+
+    Where they are equal, attention-matching reaches all targets near this one.
+    """
 
     rank: int
     equations: int
     unknowns: int
     gauges: tuple[tuple[np.ndarray, ...], ...]
     jacobian: np.ndarray
-
-    @property
-    def reaches_nearby(self) -> bool:
-        """Full rank: all targets near this one are reached by attention-matching (False says nothing)."""
-        return self.rank == self.equations
 
 
 def local_test(host: Universal, target: Target, E: Any, *, max_memory: int | None = None) -> LocalTest:

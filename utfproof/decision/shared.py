@@ -14,7 +14,7 @@ import numpy as np
 
 from utfproof.certificates.format import Certificate
 from utfproof.certificates.lower_bounds import dimension_certificate, null_vector_certificate
-from utfproof.errors import MalformedInput, NotDefined, ResourceLimit, Undecided
+from utfproof.errors import NotDefined, ResourceLimit, Undecided
 from utfproof.ground.arrays import exact, one_line
 from utfproof.ground.notions import Notion
 from utfproof.ground.resources import require_memory
@@ -152,10 +152,3 @@ def refute_shared(host: SharedHost) -> SharedRefutation:
 
 def _by_dimension(shape: Shape, m: int) -> Certificate:
     return dimension_certificate(shape, m, notion=Notion.SHARED_ATTENTION, free="E and U")
-
-
-def require_widths(d_in: int | None, head_dim: int | None) -> None:
-    """MalformedInput for sizes of targets that are not positive."""
-    for name, value in (("--d-in", d_in), ("--head-dim", head_dim)):
-        if value is not None and value < 1:
-            raise MalformedInput(f"{name} must be a positive integer, got {value}")

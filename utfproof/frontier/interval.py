@@ -42,11 +42,11 @@ def interval(shape: Shape, question: Question, *, certified: bool = False, quick
     for bound in (*BOUNDS, *RESIDUAL_BOUNDS):
         if bound.residual != shape.residual or not bound.applies(shape) or (certified and bound.certificate is None):
             continue
-        if bound.side == LOWER and bounded_by(question, bound.question, shape):
+        if bound.side == LOWER and bounded_by(question, bound.question, shape.layers):
             if bound.name == "span" and (question.targets == UNTIED or bound.size(shape) > quick):
                 continue  # what tied targets span is no more than what untied ones do, which has a formula
             lower = max(lower, (bound.value(shape), bound), key=lambda side: side[0])
-        if bound.side == UPPER and implies(bound.question, question, shape):
+        if bound.side == UPPER and implies(bound.question, question, shape.layers):
             reached = (bound.value(shape), bound)
             upper = reached if upper is None else min(upper, reached, key=lambda side: side[0])
     return Interval(*lower, *((None, None) if upper is None else upper))

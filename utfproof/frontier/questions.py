@@ -13,7 +13,6 @@ from functools import cache, cached_property
 from itertools import product
 
 from utfproof.ground.notions import BOTH_FREE, E_FREE, MODELS, Extent, Hosts, Notion, Scope, Targets, Tying
-from utfproof.shapes import Shape
 
 ALL, ALMOST_ALL = Extent.ALL.value, Extent.ALMOST_ALL.value
 UNTIED, TIED, ANY = Tying.UNTIED.value, Tying.TIED.value, "any"
@@ -53,17 +52,14 @@ QUESTIONS: tuple[Question, ...] = tuple(
 """All of them, by model, targets, extent and host."""
 
 
-def implies(strong: Question, weak: Question, shape: Shape) -> bool:
-    """Whether every host that answers `strong` at this shape answers `weak` (`utfproof.ground.notions.Scope.implies`)."""
-    return _implies(strong, weak, shape.layers)
-
-
 @cache
-def _implies(strong: Question, weak: Question, layers: int) -> bool:
+def implies(strong: Question, weak: Question, layers: int) -> bool:
+    """Whether every host of so many layers that answers `strong` answers `weak` (`utfproof.ground.notions.Scope.implies`)."""
     return strong.scope.implies(weak.scope, layers)
 
 
-def bounded_by(question: Question, proved: Question, shape: Shape) -> bool:
+@cache
+def bounded_by(question: Question, proved: Question, layers: int) -> bool:
     """Whether a lower bound for `proved` is one for `question`.
 
     Where `question` implies it; and, for almost all targets, where attention-matching would: a functional host serves almost
@@ -71,18 +67,13 @@ def bounded_by(question: Question, proved: Question, shape: Shape) -> bool:
     which may leave a tied host untied. The bounds for almost all targets, "one narrow head" apart, hold for hosts that serve
     more than a null set.
     """
-    return _bounded_by(question, proved, shape.layers)
-
-
-@cache
-def _bounded_by(question: Question, proved: Question, layers: int) -> bool:
-    if _implies(question, proved, layers):
+    if implies(question, proved, layers):
         return True
     if question.notion is not Notion.FUNCTIONAL or proved.extent == ALL:
         return False
     for targets in (UNTIED, TIED):
         served = Question(Notion.FUNCTIONAL, None, targets, ALMOST_ALL)
         matched = replace(served, notion=Notion.ATTENTION_MATCHING)
-        if _implies(question, served, layers) and _implies(matched, proved, layers):
+        if implies(question, served, layers) and implies(matched, proved, layers):
             return True
     return False

@@ -11,7 +11,6 @@ from dataclasses import replace
 from math import comb
 
 from utfproof.certificates.dimensions import DIMENSION_ROWS, GENERIC_UNTIED, least_square_root, no_tied_host
-from utfproof.certificates.format import Certificate
 from utfproof.certificates.lower_bounds import dimension_certificate
 from utfproof.certificates.prover import certify
 from utfproof.constructions import construction
@@ -90,16 +89,10 @@ def _squared(count: Count) -> Count:
     return lambda shape: least_square_root(count(shape) + (shape.d_in > 1))
 
 
-def parameter_count(shape: Shape) -> int:
-    """2bm - b^2 - 1 >= L H (2d'b - d'^2): E and U free, untied targets."""
+def parameter_count(shape: Shape, layers: int) -> int:
+    """2bm - b^2 - 1 >= L H (2d'b - d'^2): E and U free, targets of so many layers with weights of their own (tied: 1)."""
     b = shape.d_in
-    return -(-(b * b + 1 + shape.layers * shape.heads * _forms(shape)) // (2 * b))
-
-
-def tied_parameter_count(shape: Shape) -> int:
-    """2bm - b^2 - 1 >= H (2d'b - d'^2)."""
-    b = shape.d_in
-    return -(-(b * b + 1 + shape.heads * _forms(shape)) // (2 * b))
+    return -(-(b * b + 1 + layers * shape.heads * _forms(shape)) // (2 * b))
 
 
 def _bound(
@@ -136,13 +129,10 @@ def _from_rows() -> Iterator[Bound]:
             yield replace(bound, claim=claims[bound.question.targets]) if matched else bound
     yield Bound(
         "equal columns", IMPOSSIBLE, Question(Notion.MATCHING, None, UNTIED, ALMOST_ALL, TIED), matching_dimension,
-        lambda shape: no_tied_host(shape, GENERIC_UNTIED), PAGE, _never, lambda shape: 1, CERTIFIED,
+        lambda shape: no_tied_host(shape, GENERIC_UNTIED), PAGE,
+        lambda shape, m: dimension_certificate(shape, m, targets=GENERIC_UNTIED, every="tied host"), lambda shape: 1, CERTIFIED,
         residual=True, claim="new:residual/tied-host",
     )  # fmt: skip
-
-
-def _never(shape: Shape, m: int) -> Certificate:
-    return dimension_certificate(shape, m, targets=GENERIC_UNTIED, every="tied host")
 
 
 def _lowers() -> Iterator[Bound]:
@@ -159,8 +149,8 @@ def _lowers() -> Iterator[Bound]:
     yield row("tied words", shared, E, TIED, spanned_outputs)
     yield row("words", shared, BOTH, UNTIED, _squared(word_count))
     yield row("tied words", shared, BOTH, TIED, _squared(spanned_products))
-    yield row("parameter count", shared, BOTH, UNTIED, parameter_count)
-    yield row("parameter count", shared, BOTH, TIED, tied_parameter_count)
+    yield row("parameter count", shared, BOTH, UNTIED, lambda s: parameter_count(s, s.layers))
+    yield row("parameter count", shared, BOTH, TIED, lambda s: parameter_count(s, 1))
     for targets in (UNTIED, TIED):
         yield row("the word 0...0", shared, BOTH, targets, lambda s: s.d_in)
     yield row("logit forms", logits, None, TIED, tied_output_forms)

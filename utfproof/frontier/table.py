@@ -200,9 +200,9 @@ def _bearing(question: Question, shape: Shape, bounds: Sequence[Bound]) -> Beari
     """Those of any shape of as many layers: nothing else of it decides what implies what."""
     here = [(i, bound) for i, bound in enumerate(bounds) if bound.residual == shape.residual]
     return (
-        [i for i, bound in here if bound.side == LOWER and bounded_by(question, bound.question, shape)],
-        [i for i, bound in here if bound.side == UPPER and implies(bound.question, question, shape)],
-        [i for i, bound in here if bound.side == IMPOSSIBLE and implies(question, bound.question, shape)],
+        [i for i, bound in here if bound.side == LOWER and bounded_by(question, bound.question, shape.layers)],
+        [i for i, bound in here if bound.side == UPPER and implies(bound.question, question, shape.layers)],
+        [i for i, bound in here if bound.side == IMPOSSIBLE and implies(question, bound.question, shape.layers)],
     )
 
 

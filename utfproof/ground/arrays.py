@@ -109,10 +109,7 @@ def eye(size: int, like: Array) -> Array:
     """Identity matrix of the dtype and device of `like`."""
     if is_torch(like):
         return namespace(like).eye(size, dtype=like.dtype, device=like.device)
-    out = np.zeros((size, size), dtype=like.dtype)
-    for i in range(size):
-        out[i, i] = 1
-    return out
+    return np.eye(size, dtype=like.dtype)
 
 
 def require_device(device: str) -> Any:

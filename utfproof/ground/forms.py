@@ -13,9 +13,6 @@ from typing import Any
 
 from utfproof.errors import MalformedInput
 
-DIALECT = "https://json-schema.org/draft/2020-12/schema"
-
-
 _UNPRINTABLE = re.compile(
     "[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff\ufdd0-\ufdef\ufffe\uffff]"
 )

@@ -25,8 +25,6 @@ _G = 0x9E3779B97F4A7C15
 _C1 = 0xBF58476D1CE4E5B9
 _C2 = 0x94D049BB133111EB
 _CHUNK = 1 << 15
-# significand bits and exponent of the least positive number, for one rounding from the exact value
-_FORMATS = {"float64": (53, -1074), "float32": (24, -149), "float16": (11, -24), "bfloat16": (8, -133)}
 
 
 def mix(z: int) -> int:
@@ -183,8 +181,7 @@ def round_to(values: np.ndarray, dtype: str) -> np.ndarray:
         return values
     if dtype != "bfloat16":
         return values.astype(dtype)
-    bits, least = _FORMATS[dtype]
     _, exponent = np.frexp(values)
-    quantum = np.maximum(exponent - bits, least)
+    quantum = np.maximum(exponent - 8, -133)  # 8 bits of significand; 2^-133 is the least positive number
     # scaling by a power of two is exact, rint rounds ties to even
     return np.ldexp(np.rint(np.ldexp(values, -quantum)), quantum).astype(np.float32)

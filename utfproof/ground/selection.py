@@ -147,7 +147,7 @@ class SelectionMatrix:
         product = SelectionMatrix(
             self.rows, other.columns, self.row_cells[order][position], np.repeat(other.column_cells, count)
         )
-        middle = np.minimum(np.repeat(self.pair_widths[order], 1)[position], np.repeat(other.pair_widths, count))
+        middle = np.minimum(self.pair_widths[order][position], np.repeat(other.pair_widths, count))
         if not np.array_equal(product.pair_widths, middle):
             raise MalformedInput("cells of unequal width meet in a product; use a finer partition")
         return product

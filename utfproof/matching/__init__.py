@@ -15,7 +15,7 @@ from utfproof.matching.equations import (
     w_all,
 )
 from utfproof.matching.floats import Embedding, FloatSolver
-from utfproof.matching.solving import Embedder, embed, numerical_rank, require_same_class
+from utfproof.matching.solving import Embedder, embed, require_same_class
 
 __all__ = [
     "Embedder",
@@ -26,7 +26,6 @@ __all__ = [
     "embed",
     "exact_target",
     "isolating_target",
-    "numerical_rank",
     "r_all",
     "refuting_column",
     "require_same_class",

@@ -216,17 +216,13 @@ class FloatSolver:
     def _decompose(self) -> None:
         """Rank and condition from the singular values."""
         m, M = self.matrix.shape
-        work = 20.0 * m * M * min(m, M)
-        with stage("singular values of R_all", large=work > LARGE):
-            self._singular_values(m, M)
-
-    def _singular_values(self, m: int, M: int) -> None:
-        if m < M:
-            values = np.linalg.svd(self._scaled(), compute_uv=False)
-        else:
-            factors = _QR(self._scaled())
-            values = np.linalg.svd(factors.triangle, compute_uv=False)
-            self._factors = factors
+        with stage("singular values of R_all", large=20.0 * m * M * min(m, M) > LARGE):
+            if m < M:
+                values = np.linalg.svd(self._scaled(), compute_uv=False)
+            else:
+                factors = _QR(self._scaled())
+                values = np.linalg.svd(factors.triangle, compute_uv=False)
+                self._factors = factors
         self.rank = count_significant(values, (m, M))
         self.condition = float(values[0] / values[-1]) if self.rank == M else float("inf")
 

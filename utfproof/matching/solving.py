@@ -88,7 +88,7 @@ class Embedder:
 
     @cached_property
     def solver(self) -> FloatSolver:
-        """R_all factored in float64."""
+        """R_all factored in float64: its numerical rank and condition are the margin that an exact rank does not show."""
         matrix = self.columns
         dense = matrix.to_dense(np.float64) if isinstance(matrix, SelectionMatrix) else _float64(matrix)
         return FloatSolver(dense, self.host.shape)
@@ -165,13 +165,6 @@ def _require_genuine(host: Universal) -> None:
             f"this host carries the name {host.construction} but its matrices differ; "
             'drop the name (construction="") to solve the matching equations for it'
         )
-
-
-def numerical_rank(host: Universal, *, max_memory: int | None = None) -> tuple[int, float]:
-    """(numerical rank of R_all in float64, condition number), columns scaled to length one: the margin that an exact
-    rank does not show. Infinite condition where the numerical rank is below M. ResourceLimit before allocating."""
-    solver = Embedder(host, max_memory=max_memory).solver
-    return solver.rank, solver.condition
 
 
 def _index(rows: np.ndarray, like: Array) -> Any:

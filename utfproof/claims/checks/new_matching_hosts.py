@@ -24,7 +24,7 @@ from utfproof.constructions import build_host
 from utfproof.constructions.commuting import commuting_dimension
 from utfproof.constructions.random import integer_target
 from utfproof.ground.generator import weight_matrix
-from utfproof.matching import embed, numerical_rank
+from utfproof.matching import Embedder, embed
 from utfproof.paper.tables import PAPER_TABLE_SHAPES
 from utfproof.shapes import Shape, matching_dimension
 from utfproof.systems import Universal
@@ -138,9 +138,10 @@ def condition(run: Run) -> Iterator[Instance | Figure]:
     M = matching_dimension(shape)
     for m, low, high in ((M, 1e3, float("inf")), (ceil(1.25 * M), 1, 25)):
         for seed in (0, 1):
-            rank, found = numerical_rank(build_host("random", shape, m, seed=seed))
-            yield Instance(shape, rank == M and low < found < high, f"seed {seed}: condition {found:.3g}", m=m)
-            yield Figure(f"m = {m}, seed {seed}", found)
+            found = Embedder(build_host("random", shape, m, seed=seed)).solver
+            holds = found.rank == M and low < found.condition < high
+            yield Instance(shape, holds, f"seed {seed}: condition {found.condition:.3g}", m=m)
+            yield Figure(f"m = {m}, seed {seed}", found.condition)
 
 
 # --- tied targets --------------------------------------------------------------------------------------------------
