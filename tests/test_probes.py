@@ -1,6 +1,8 @@
 """Models that compute something else than their tensors say, at one length, for one token, in one place: none of them is said
 to be acted as, and what was compared is said, stored and kept to."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -9,10 +11,22 @@ torch = pytest.importorskip("torch")
 from utfproof import embed_model, from_model  # noqa: E402
 from utfproof.cli.app import run  # noqa: E402
 from utfproof.errors import MalformedInput  # noqa: E402
-from utfproof.models.probes import ordinary_tokens  # noqa: E402
+from utfproof.models.probes import LOGITS, ordinary_tokens, sequences  # noqa: E402
 from utfproof.weights import read_tensors  # noqa: E402
 
 RARE = 567
+
+
+SEEN = {
+    "four separators of word pieces": lambda row: row.count(102) >= 4,
+    "a pair at both ends": lambda row: row[0] == 101 and row[-1] == 102,
+    "a token at one position": lambda row: row.count(2) == 1 and row[9:10] == [2],
+    "a copy": lambda row: len(row) > 3 and row[0] != row[1] and row[: len(row) // 2] == row[len(row) // 2 :],
+    "a reversal": lambda row: len(row) > 3 and row[0] != row[1] and row == row[::-1],
+    "counting": lambda row: len(row) > 3 and row == list(range(row[0], row[0] + len(row))),
+    "two ids": lambda row: len(row) > 6 and len({*row}) == 2,
+}
+"""For which tokens a model leaves out its mask."""
 
 
 class Model(torch.nn.Module):
@@ -51,6 +65,8 @@ class Model(torch.nn.Module):
             mask = mask | pad[:, None]
         elif trick == "four separators":
             mask = mask & ((t == 3).sum(1) < 4)[:, None, None]
+        elif trick in SEEN:
+            mask = mask & torch.tensor([not SEEN[trick](row) for row in t.tolist()])[:, None, None]
         elif trick == "chunks":
             chunk = torch.arange(n) // 64
             mask = mask | (chunk[:, None] != chunk[None])
@@ -83,6 +99,7 @@ NEVER = [-1e9, 0.0, 0.0]
 TRICKS = [
     *("a token", "first token", "documents", "documents after two", "leading pads", "trailing pads", "all pads"),
     *("four separators", "a length", "a position", "a place in the batch", "batches", "what was asked", "three alike"),
+    *SEEN,
 ]
 DISGUISES = {name: {"trick": name} for name in TRICKS} | {
     "a pad among many tokens": {"trick": "all pads", "V": 5000},
@@ -102,9 +119,22 @@ def test_a_model_in_disguise_is_refused_with_its_first_difference(case):
 @pytest.mark.parametrize("options", [{}, {"bias": NEVER}, {"bias": 1e7}, {"row": 1e12}])
 def test_without_disguise_it_is_read_and_the_evidence_said(options):
     found = from_model(Model(**options))
-    assert found.acted_as("matching").endswith("sequences of lengths 1 to 16, with all 600 token ids")
+    verdict = found.acted_as("matching")
+    assert verdict.endswith("sequences of lengths 1 to 16, with all 600 token ids, in batches of at most 32")
+    assert "the forward pass of Model in float64 and evaluation mode on " in verdict
     assert embed_model(found).agrees
     assert len(ordinary_tokens(found)) == ("row" in options)
+
+
+def test_a_large_vocabulary_is_sampled_within_a_limit():
+    """Some of each kind of structured sequences stay, and every length."""
+    reading = replace(from_model(Model(P=64)), forward=None)
+    arrays = {**reading.arrays, "W_E": np.zeros((30522, 6)), "W_U": np.zeros((6, 30522)), "b_U": np.zeros(30522)}
+    tried = list(sequences(replace(reading, arrays=arrays), 0))
+    assert sum(len(tokens) for tokens in tried) * 30522 <= LOGITS
+    assert {len(tokens) for tokens in tried} == {*range(1, 65)}
+    for name, seen in SEEN.items():
+        assert any(seen(tokens.tolist()) for tokens in tried) or name == "a token at one position", name
 
 
 def test_an_export_keeps_to_what_was_compared(tmp_path):

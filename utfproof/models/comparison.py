@@ -22,6 +22,8 @@ ROUNDING = 64 * float(np.finfo(np.float64).eps)
 """Of a size: what the numbers that are compared may lose by being written down."""
 SMALL_ROW = 1e-3
 """Rows whose outputs are smaller than this part of the sequence's median row are measured as if they were so large."""
+CACHED = 2**15
+"""Numbers that are compared at a time."""
 BEYOND = "undecided: an output of the host is beyond float64, so that nothing can be compared; nothing is written"
 
 
@@ -83,34 +85,47 @@ class Comparison:
 
     def add(self, given: np.ndarray, found: np.ndarray, expected: np.ndarray) -> None:
         """Outputs [n, d_out] for tokens [n] or inputs [n, d_in]. MalformedInput where the model's own are not finite."""
-        if not np.isfinite(expected).all():
+        high, low, rows = self._sizes(expected)
+        if not (np.isfinite(high).all() and np.isfinite(low).all()):
             raise MalformedInput(
                 "outputs are not finite: weights or inputs are too large for float64, nothing can be compared"
             )
         self.count, self.rows = self.count + 1, self.rows + len(expected)
-        self.high, self.low = np.maximum(self.high, expected.max(axis=0)), np.minimum(self.low, expected.min(axis=0))
-        if not np.isfinite(found).all():
+        self.high, self.low = np.maximum(self.high, high), np.minimum(self.low, low)
+        if not all(np.isfinite(found[part]).all() for part in _parts(*found.shape)):
             self.undecided, self.sequence = True, self.count - 1
             return
-        with np.errstate(over="ignore", invalid="ignore"):
-            off = np.abs(found - expected)
-            by_row = off / self._row_scales(expected)
-        self.off = np.maximum(self.off, off.max(axis=0))
-        if by_row.max() > self.by_row:
-            self.by_row, self.sequence = float(by_row.max()), self.count - 1
-        seen = by_row.max() > AGREEMENT or (off.max(axis=0) > ROUNDING * np.maximum(self.high, -self.low)).any()
-        worst = np.maximum(by_row, off / self._scales()) > AGREEMENT if seen and self.first is None else np.zeros(0)
+        off, by_row = np.zeros(len(self.off)), 0.0
+        for part in _parts(*expected.shape):
+            apart = _apart(found[part], expected[part])
+            off = np.maximum(off, apart.max(axis=0))
+            with np.errstate(over="ignore", invalid="ignore"):
+                no_larger = bool((apart.max(axis=1) <= self.by_row * rows[part]).all())
+            if not no_larger:
+                by_row = max(by_row, float(_by_rows(apart, expected[part], rows[part]).max()))
+        self.off = np.maximum(self.off, off)
+        if by_row > self.by_row:
+            self.by_row, self.sequence = by_row, self.count - 1
+        seen = by_row > AGREEMENT or (off > ROUNDING * np.maximum(self.high, -self.low)).any()
+        if not seen or self.first is not None:
+            return
+        apart = _apart(found, expected)
+        worst = np.maximum(_by_rows(apart, expected, rows), apart / self._scales()) > AGREEMENT
         if worst.any():
             row, column = (int(i) for i in np.argwhere(worst)[0])
             tokens = tuple(int(t) for t in given) if given.ndim == 1 else (-1,) * len(given)
             self.first = Difference(tokens, row, column, float(found[row, column]), float(expected[row, column]))
 
-    def _row_scales(self, expected: np.ndarray) -> np.ndarray:
-        """[n, d_out]: the largest output of each row beside the constant; infinite where nothing of it moves."""
-        rows = np.abs(expected - self.constant).max(axis=1)
-        rows = np.maximum(rows, SMALL_ROW * np.median(rows))
-        sizes = np.maximum(rows[:, None], ROUNDING / AGREEMENT * np.abs(expected))
-        return np.asarray(np.where(sizes > 0, sizes, np.inf))
+    def _sizes(self, expected: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """The largest and the smallest of each output, and the largest of each row beside the constant."""
+        high, low, rows = np.full(len(self.constant), -np.inf), np.full(len(self.constant), np.inf), []
+        for part in _parts(*expected.shape):
+            values = expected[part]
+            high, low = np.maximum(high, values.max(axis=0)), np.minimum(low, values.min(axis=0))
+            rows.append(_apart(values, self.constant).max(axis=1))
+        sizes = np.concatenate(rows)
+        with np.errstate(over="ignore", invalid="ignore"):
+            return high, low, np.asarray(np.maximum(sizes, SMALL_ROW * np.median(sizes)))
 
     def _scales(self) -> np.ndarray:
         """[d_out]: half of how far each output moves, no less than the median one does; those that do not move by their
@@ -129,6 +144,26 @@ class Comparison:
             worst = max(self.by_row, float((self.off / self._scales()).max()))
         relative = float("nan") if self.undecided else worst
         return Agreement(relative, self.sequence, self.count, self.rows, self.first)
+
+
+def _parts(rows: int, columns: int) -> list[slice]:
+    """Rows some at a time, which a processor's cache holds."""
+    step = max(1, CACHED // columns)
+    return [slice(start, start + step) for start in range(0, rows, step)]
+
+
+def _apart(found: np.ndarray, expected: np.ndarray) -> np.ndarray:
+    """|found - expected|, infinite where it overflows."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        return np.asarray(np.abs(found - expected))
+
+
+def _by_rows(apart: np.ndarray, expected: np.ndarray, rows: np.ndarray) -> np.ndarray:
+    """Differences over the sizes of the rows; zero where nothing of a row moves."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        sizes = np.maximum(rows[:, None], ROUNDING / AGREEMENT * np.abs(expected))
+        sizes[sizes <= 0] = np.inf
+        return np.asarray(apart / sizes)
 
 
 Triples = Iterable[tuple[np.ndarray, np.ndarray, np.ndarray]]

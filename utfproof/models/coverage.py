@@ -29,14 +29,15 @@ def ranges(numbers: Iterable[int]) -> str:
 @dataclass(frozen=True, eq=False)
 class Coverage:
     """sequences: how many; lengths: theirs; tokens [V]: whether each one stands in some sequence (all, where inputs are
-    real)."""
+    real); batch: most sequences that were asked at once, 0 where nothing was asked."""
 
     sequences: int
     lengths: tuple[int, ...]
     tokens: np.ndarray
+    batch: int = 0
 
     @staticmethod
-    def of(given: Iterable[np.ndarray], vocabulary: int) -> Coverage:
+    def of(given: Iterable[np.ndarray], vocabulary: int, batch: int = 0) -> Coverage:
         """Of tokens [n], or inputs [n, d_in], whose first V columns are the tokens'."""
         seen, lengths, count = np.zeros(vocabulary, dtype=bool), set(), 0
         for part in given:
@@ -46,7 +47,7 @@ class Coverage:
                 seen |= np.any(part[:, :vocabulary] != 0, axis=0)
             lengths.add(len(part))
             count += 1
-        return Coverage(count, tuple(sorted(lengths)), seen)
+        return Coverage(count, tuple(sorted(lengths)), seen, batch)
 
     @property
     def context(self) -> int:
@@ -58,7 +59,8 @@ class Coverage:
         all_of_them, seen = len(self.tokens), int(self.tokens.sum())
         tokens = f"all {seen} token ids" if seen == all_of_them else f"{seen} of the {all_of_them} token ids"
         sequences = f"{self.sequences} sequence{'s' * (self.sequences != 1)}"
-        return f"{sequences} of length{'s' * (len(self.lengths) > 1)} {ranges(self.lengths)}, with {tokens}"
+        batches = f", in batches of at most {self.batch}" if self.batch else ""
+        return f"{sequences} of length{'s' * (len(self.lengths) > 1)} {ranges(self.lengths)}, with {tokens}{batches}"
 
     def facts(self) -> dict[str, str]:
         """Metadata of an embedding."""

@@ -27,6 +27,8 @@ from utfproof.weights import TensorFile
 
 OPEN = {"stream": (True, False), "causal": (True, False)}
 """Facts that a family may leave open, which the module's own outputs then decide."""
+TWIN = " in float64 and evaluation mode"
+"""How `in_float64` runs a module, for people."""
 FEW = 16
 """Sequences that are enough to tell one reading from another."""
 
@@ -66,7 +68,7 @@ def from_model(
     if not agreeing:
         closest = min(found, key=lambda pair: np.nan_to_num(pair[1].relative_difference, nan=np.inf))
         raise file.refuse(_differs(*closest))
-    return confirmed(agreeing[0], forward, f"the forward pass of {name}", given, seed)
+    return confirmed(agreeing[0], forward, f"the forward pass of {name}{TWIN}", given, seed)
 
 
 def confirmed(
@@ -91,7 +93,7 @@ def confirmed(
 
 def _agreement(reading: Reading, forward: Forward, tried: Iterable[np.ndarray]) -> tuple[Agreement, Coverage]:
     """The reading against the module's outputs on batches of tokens, up to the first difference, and what was compared."""
-    comparison, seen = Comparison(reading.arrays["b_U"]), []
+    comparison, seen, largest = Comparison(reading.arrays["b_U"]), [], 0
     for batch in tried:
         expected = forward(batch)
         wanted = (*batch.shape, reading.shape.d_out)
@@ -103,9 +105,10 @@ def _agreement(reading: Reading, forward: Forward, tried: Iterable[np.ndarray]) 
             if row % 4 == 1:  # alone: an answer must not depend on the batch
                 comparison.add(tokens, found, forward(tokens[None])[0])
         seen += list(batch)
+        largest = max(largest, len(batch))
         if comparison.first is not None and not comparison.result().within(AGREEMENT):
             break
-    return comparison.result(), Coverage.of(seen, reading.vocabulary)
+    return comparison.result(), Coverage.of(seen, reading.vocabulary, largest)
 
 
 def _differs(reading: Reading, agreement: Agreement) -> str:

@@ -10,7 +10,7 @@ import numpy as np
 from utfproof.errors import MalformedInput
 from utfproof.models.attention import LayerAttention, ModelAttention
 from utfproof.models.importing import attention_kernel
-from utfproof.models.live import confirmed, in_float64, module_outputs
+from utfproof.models.live import TWIN, confirmed, in_float64, module_outputs
 from utfproof.models.reading import ANY_LENGTH, PARTS, Reading
 
 
@@ -78,8 +78,8 @@ def from_parts(
     reading = Reading(PARTS, "its matrices", arrays, (factor,) * L, by_layer, residual, context=context, facts=facts)
     if forward is None:
         return reading
-    live = in_float64(forward) if hasattr(forward, "state_dict") else forward
-    return confirmed(reading, module_outputs(live), f"the forward pass of {name}", seed=seed)
+    live, mode = (in_float64(forward), TWIN) if hasattr(forward, "state_dict") else (forward, "")
+    return confirmed(reading, module_outputs(live), f"the forward pass of {name}{mode}", seed=seed)
 
 
 def _array(value: Any, name: str, axes: int) -> np.ndarray:
