@@ -11,7 +11,7 @@ from utfproof.frontier.streams import RESIDUAL_BOUNDS
 from utfproof.shapes import Shape
 
 QUICK = 10**6
-"""Bounds whose value takes more work than this to compute are left out."""
+"""Bounds whose value takes more work than this to compute are left out, in the measure of a bound's size."""
 
 
 @dataclass(frozen=True)
@@ -34,16 +34,15 @@ class Interval:
 
 
 @lru_cache(maxsize=4096)
-def interval(shape: Shape, question: Question, *, certified: bool = False, quick: int = QUICK) -> Interval:
-    """The best of every bound that applies. certified:
-    bounds without a certificate do not count. quick: what an elimination may take, in the measure of a bound's size."""
+def interval(shape: Shape, question: Question, *, certified: bool = False) -> Interval:
+    """The best of every bound that applies. certified: bounds without a certificate do not count."""
     lower: tuple[int, Bound | None] = (1, None)
     upper: tuple[int, Bound] | None = None
     for bound in (*BOUNDS, *RESIDUAL_BOUNDS):
         if bound.residual != shape.residual or not bound.applies(shape) or (certified and bound.certificate is None):
             continue
         if bound.side == LOWER and bounded_by(question, bound.question, shape.layers):
-            if bound.name == "span" and (question.targets == UNTIED or bound.size(shape) > quick):
+            if bound.name == "span" and (question.targets == UNTIED or bound.size(shape) > QUICK):
                 continue  # what tied targets span is no more than what untied ones do, which has a formula
             lower = max(lower, (bound.value(shape), bound), key=lambda side: side[0])
         if bound.side == UPPER and implies(bound.question, question, shape.layers):

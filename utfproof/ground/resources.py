@@ -8,14 +8,13 @@ import signal
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import lru_cache
 from pathlib import Path
 
 from utfproof.errors import MalformedInput, ResourceLimit
 from utfproof.shapes import decimal
 
-DEFAULT_SHARE = 0.8
 LIBRARIES = 12 * 2**20
 """About what SciPy's linear algebra holds once it is loaded."""
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
@@ -24,19 +23,12 @@ _UNITS = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
 
 
 @lru_cache(maxsize=1)
-def physical_memory() -> int:
-    """Bytes of RAM, or the cgroup's limit where that is lower."""
-    total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    try:
-        text = Path("/sys/fs/cgroup/memory.max").read_text().strip()
-    except OSError:
-        return total
-    return min(total, decimal(text, 20) or total)
-
-
 def default_limit() -> int:
-    """80 % of RAM, in bytes."""
-    return int(DEFAULT_SHARE * physical_memory())
+    """80 % of RAM, or of the control group's limit where that is lower, in bytes."""
+    total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    with suppress(OSError):
+        total = min(total, decimal(Path("/sys/fs/cgroup/memory.max").read_text().strip(), 20) or total)
+    return int(0.8 * total)
 
 
 def parse_bytes(text: str) -> int:

@@ -240,13 +240,10 @@ class FloatSolver:
         small = np.array([np.quantile(row[row > 0], 0.1) if row.any() else 1.0 for row in sizes])
         return float(rows.max(initial=0.0)), float((difference / np.maximum(sizes, small[:, None])).max(initial=0.0))
 
+    @np.errstate(over="ignore", invalid="ignore")
     def solve(self, right: np.ndarray) -> Embedding:
         """The E of least norm for W_all [d_in, M]; CannotCarry where a deficient R_all does not reach it,
         Undecided where rounding hides whether it does, MalformedInput for numbers beyond float64's range."""
-        with np.errstate(over="ignore", invalid="ignore"):
-            return self._solved(right)
-
-    def _solved(self, right: np.ndarray) -> Embedding:
         m, M = self.matrix.shape
         goal = right * self.scale
         require_finite("W_all", float(np.linalg.norm(goal)))
