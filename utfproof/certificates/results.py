@@ -8,6 +8,12 @@ from typing import Any
 DIMENSIONS = ("heads", "layers", "head_dim", "d_in", "d_out", "m")
 
 
+def needs_certificate(result: Mapping[str, Any], job: Mapping[str, Any]) -> bool:
+    """Whether a result claims what only a certificate can show."""
+    decided = job["command"] in ("certify", "decide") and result["verdict"] not in ("undecided", "refused")
+    return decided or "kind" in result
+
+
 def contradiction(result: Mapping[str, Any], certificate: Mapping[str, Any], parameters: Mapping[str, Any]) -> str:
     """How they differ, "" where they agree. parameters: the job's; those that a host or a shape has are compared.
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from markupsafe import Markup
 
-from utfproof.certificates.results import contradiction
+from utfproof.certificates.results import contradiction, needs_certificate
 from utfproof.errors import MalformedInput
 from utfproof.reporting.charts import available, bars
 from utfproof.reporting.document import claims_of, counted, plain, problems_of, summary
@@ -166,7 +166,7 @@ def others(found: Gathered) -> Iterable[Section]:
 def against_certificate(line: dict[str, Any], found: Gathered) -> list[str]:
     """Why a sweep's result is invalid: its certificate is missing, or claims something else."""
     key, result = str(line["key"]), line["result"]
-    if "kind" not in result:
+    if not needs_certificate(result, line["job"]):
         return []
     digests = [entry.get("sha256") for entry in line.get("files") or [] if entry.get("file") == f"{key}.json"]
     certificate = found.certificates.get(str(digests[0])) if digests else None

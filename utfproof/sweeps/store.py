@@ -19,7 +19,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from utfproof.certificates.results import contradiction
+from utfproof.certificates.results import contradiction, needs_certificate
 from utfproof.errors import MalformedInput, OutputFailed
 from utfproof.ground.files import atomic_file, make_folder, require_alone, require_writable, write_bytes
 from utfproof.sweeps.jobs import Answer, SweepJob, canonical, sha256
@@ -194,7 +194,7 @@ class Store:
             if entry["file"] == f"{key}.json":
                 certificate = json.loads(data)
         if certificate is None:
-            if "kind" in found:
+            if needs_certificate(found, result["job"]):
                 raise Contradiction("has a verdict without its certificate")
             return
         if why := contradiction(found, certificate, result["job"]["parameters"]):
