@@ -229,6 +229,16 @@ def test_norms_scale(scale):
     assert block_norms(blocks) == pytest.approx(np.array([1, scale]) * np.linalg.norm(matrix, 2), rel=1e-8)
 
 
+@pytest.mark.parametrize(("rows", "columns"), [(40, 40), (60, 20), (20, 60)])
+def test_norms_of_large_matrices_are_bounds_without_a_draw(rows, columns, monkeypatch):
+    """An upper bound, at most the rank's 8th root above."""
+    monkeypatch.setattr("utfproof.emulation.norms._EXACT_NORM", 8)
+    rng = np.random.default_rng(1)
+    for matrix in (rng.standard_normal((rows, columns)), np.eye(rows, columns), np.ones((rows, columns))):
+        right = np.linalg.norm(matrix, 2)
+        assert right <= spectral_norm(matrix) <= right * min(rows, columns) ** 0.125 * (1 + 1e-9)
+
+
 def test_norms_of_what_is_not_finite():
     matrix = np.array([[1.0, np.inf], [0.0, 1.0]])
     assert spectral_norm(matrix) == np.inf

@@ -6,8 +6,9 @@ because of both, and by (4) the target's own rounding. Only the host's matrices,
 of the target.
 
 `RIGOROUS` adds worst cases: a sum of k terms errs by k u / (1 - k u). `ESTIMATE` takes rounding errors for independent numbers
-of mean zero: a sum errs by LAMBDA sqrt(k) u. Steered low bits exceed the estimate; nothing exceeds the bound. Overflow is not
-modelled: a run or a bound that overflows is not finite, and decides nothing.
+of mean zero: a sum errs by LAMBDA sqrt(k) u. Steered low bits exceed the estimate; nothing exceeds the bound, if the libraries
+keep to this: every operation rounds within u (products of matrices in any order), exp within 2.5 units in the last place,
+eigenvalues of Gram matrices within 1e-9. Overflow is not modelled: a run or a bound that overflows decides nothing.
 """
 
 from __future__ import annotations
@@ -71,6 +72,10 @@ class Rule:
             return sum(parts)
         found = np.sqrt(sum(np.square(part) for part in parts))
         return found if isinstance(found, np.ndarray) else float(found)  # Python's numbers overflow in silence
+
+    def both(self, first: Any, second: Any) -> Any:
+        """Of two relative errors, one after the other."""
+        return self.total(first, second) + (first * second if self.rigorous else 0.0)
 
     def moved(self, errors: np.ndarray, matrix: Any) -> np.ndarray:
         """Errors of entries [m] after an index map [m, k]."""
@@ -243,7 +248,8 @@ class DenseModel:
         for norms in self.values[(layer, head)]:
             own = rule.units(norms.terms, u) * size * norms.whole + 2 * norms.terms * tiny * sqrt(self.m)
             step = self._gain(norms, rule)
-            gain, rounded, size = gain * step, float(rule.total(rounded * step, own)), size * norms.two
+            gain, rounded = gain * step, float(rule.total(rounded * step, own))
+            size = size * norms.two + (rounded if rule.rigorous else 0.0)
         return gain, rounded, size
 
     def _read(self, key: Reading, size: float, error: float, rule: Rule, u: float, tiny: float) -> float:
@@ -315,7 +321,7 @@ def index_map_noise(
                 spread = np.abs(E).sum(axis=0)[None]
                 for matrix in value:
                     spread = spread @ matrix
-                error = rule.total(average * size, embed * size) + dropped + lost * spread[0]
+                error = rule.both(average, embed) * size + dropped + lost * spread[0]
             ways.append(size)
             moved.append(error)
         sizes = sum(ways)
@@ -346,5 +352,5 @@ def path_noise(
         lost = (
             2 * entries * tiny * (sqrt(width) + (inputs.context + 1) * layers * float(np.abs(block).max(initial=0.0)))
         )
-        out[key] = rule.deviations * float(rule.total(averaged, rule.units(chain, u))) * size + lost
+        out[key] = rule.deviations * float(rule.both(averaged, rule.units(chain, u))) * size + lost
     return out

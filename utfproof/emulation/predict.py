@@ -36,8 +36,8 @@ from utfproof.ground.notions import Notion
 from utfproof.ground.selection import SelectionMatrix
 from utfproof.systems import Target, Universal
 
-_ABOVE = 1 + 2.0**-20
-"""The formulas are themselves computed in float64."""
+_ABOVE = 1 + 2.0**-10
+"""The formulas are themselves computed in float64, and rows of given matrices sum to 1 within 1e-6."""
 
 
 class Bounds(NamedTuple):

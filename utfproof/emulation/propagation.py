@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from math import log, log2, sqrt
+from math import inf, log, log2, sqrt
 from typing import Any
 
 import numpy as np
@@ -97,7 +97,7 @@ def propagated(
     injected: dict[tuple[int, int], float] = {}
     carried, read = 0.0, {}
     # rows of every attention matrix sum to 1 up to this, so noise can grow by it at each layer
-    stretch = raised(1 + u * (1 + sum_roundoff(context)), shape.layers)
+    stretch = raised(1 + compound(1 + sum_roundoff(context), u), shape.layers)
     stream = [noise.get((STREAM, 0, 0), 0.0) * stretch]
     for layer in range(shape.layers):
         for head in range(shape.heads):
@@ -114,7 +114,7 @@ def propagated(
                 (sizes.keys[(layer, head)], read[(1, layer, head)]),
             )
             apart, relative = attention_difference(kernel, q, k, shape.head_dim, context, rule, u, gap, tiny)
-            injected[(layer, head)] = apart * (sizes.radius[layer] + 2 * carried) + relative * whole
+            injected[(layer, head)] = (apart * (sizes.radius[layer] + 2 * carried) + relative * whole) * stretch
             moved += gains.value[(layer, head)] * (carried + injected[(layer, head)])
         carried = moved
         stream.append(carried + noise.get((STREAM, layer + 1, 0), 0.0) * stretch)
@@ -157,13 +157,20 @@ def attention_difference(
     change = scale * (q * error_k + k * error_q + error_q * error_k + gap)
     of_product, of_largest, of_mean = kernel.rounding()
     # the product of length d, and turning queries and keys
-    change += (rule.deviations * rule.units(d, u) + of_product * u) * largest
+    product, turned = rule.deviations * rule.units(d, u), compound(of_product, u)
+    change += (product + turned + product * turned) * largest
     # exp (6 units: 2.5 units in the last place and its result), the scale and its rounding, and what the maximum is taken
     # from; then what parts do to logits. Relative errors of z_j - max z are met in the mean under the weights, twice, where
     # the mean of |z_j - max z| is at most log n
-    change += u * (6 + (2 + of_largest) * largest + (2 + of_mean) * log(context))
+    above = 1 + compound(16 + 2 * (of_largest + of_mean), u)  # of relative errors, one after the other
+    change += u * (6 + (2 + of_largest) * largest + (2 + of_mean) * log(context)) * above
     change += tiny * (scale * (2 * d + 4 * sqrt(d) * (q + error_q + k + error_k)) + 8)
-    return min(change, 2.0), u * (1 + sum_roundoff(context)) + 2 * (context + 1) * tiny
+    return min(change, 2.0), compound(1 + sum_roundoff(context), u) + 2 * (context + 1) * tiny
+
+
+def compound(units: float, u: float) -> float:
+    """Most that so many roundings, one after the other, change a number by, relative to it."""
+    return units * u / (1 - units * u) if units * u < 1 else inf
 
 
 def sum_roundoff(context: int) -> float:
