@@ -134,6 +134,14 @@ def test_a_sweep_that_contradicts_its_certificate_is_invalid(fields, form, tmp_p
     assert ("0 invalid" in found[1]) is (not fields)
 
 
+def test_packed_results_that_are_too_large_are_a_limit(tmp_path, capsys):
+    with sqlite3.connect(tmp_path / "results.db") as database:
+        database.execute("CREATE TABLE files(sha256 TEXT, data BLOB)")
+        database.execute("INSERT INTO files VALUES ('', ?)", (zlib.compress(bytes(2**29)),))
+    assert run(["report", str(tmp_path), "-o", str(tmp_path / "r.html"), "--max-memory", "300M"]) == 3
+    assert "--max-memory" in capsys.readouterr().err
+
+
 def test_a_sweep_without_its_certificate_is_invalid(tmp_path):
     (tmp_path / "results.jsonl").write_text(json.dumps(result()) + "\n")
     assert ("others", False, "results.jsonl: 1 job, 1 invalid") in lines(tmp_path)

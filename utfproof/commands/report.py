@@ -6,10 +6,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from utfproof.cli.command import command
-from utfproof.cli.options import argument, written
+from utfproof.cli.options import MaxMemory, argument, written
 from utfproof.cli.outcome import Outcome
 from utfproof.errors import MalformedInput
 from utfproof.ground.files import write_bytes
+from utfproof.ground.resources import default_limit, limits
 
 if TYPE_CHECKING:
     from utfproof.reporting.gather import Gathered
@@ -37,6 +38,7 @@ def report(
         Path | None, argument("Folder of results, with its subfolders; without one: how to fill one.", metavar="DIR")
     ] = None,
     output: Annotated[Path | None, written("Page to write; report.html by default.", "-o", "--output")] = None,
+    max_memory: MaxMemory = None,
 ) -> Outcome:
     """Gather results of verify, frontier, emulate, bench, train, sweeps and certificates in one self-contained HTML page.
 
@@ -53,7 +55,10 @@ def report(
     path = Path("report.html") if output is None else output
     if not path.absolute().parent.is_dir():
         raise MalformedInput(f"{path.absolute().parent} is not a folder; make it first")
-    found = gather(folder, skip=path)
+    with limits(
+        max_memory or default_limit(), what=f"reading {folder}"
+    ):  # packed results can be larger than what holds them
+        found = gather(folder, skip=path)
     _require_no_result(path, found, folder)
     parts = sections_of_report(found)
     page = report_page(found, parts).encode()
