@@ -49,7 +49,7 @@ def sweep(
     Exit 0: every job has a result, whatever it says. 4: some could not be run; they are named. 3: for want of memory alone.
     """
     from utfproof.ground.resources import default_limit
-    from utfproof.sweeps.cluster import DaskWorkers
+    from utfproof.sweeps.cluster import DaskWorkers, require_dask
     from utfproof.sweeps.run import run_sweep
     from utfproof.sweeps.spec import read_spec
 
@@ -64,6 +64,7 @@ def sweep(
     title = f"sweep {asked.name}"
     if dry_run:
         return Outcome({**document, "jobs": _count(asked)}, title, _asked(asked))
+    require_dask()
     if not folder.absolute().parent.is_dir():
         raise MalformedInput(f"{folder.absolute().parent} is not a folder; make it first")
     if max_memory is None and scheduler is None:  # a worker's share

@@ -76,7 +76,6 @@ class DaskWorkers:
         self.threads = 1 if threads is None else check_parallel("threads", threads)
         self.workers = max(1, cores() // self.threads) if workers is None else check_parallel("workers", workers)
         self.note = note
-        require_dask()
 
     def run(self, batches: Iterable[Sequence[SweepTask]], function: Run = run_batch) -> Iterator[list[Answer]]:
         """The answers of every batch, in any order; closing the iterator stops the work.

@@ -103,6 +103,7 @@ class Store:
                 f"{self.folder} is not a sweep's folder: it has no results.db; utfproof sweep FILE.toml -o {self.folder} "
                 "makes it"
             )
+        self.close()
         with self._readable():
             self.db = sqlite3.connect(self.path)
             kind = [self.db.execute(f"PRAGMA {name}").fetchone()[0] for name in ("application_id", "user_version")]
@@ -122,6 +123,9 @@ class Store:
         """Close the database."""
         with suppress(AttributeError):
             self.db.close()
+
+    def __del__(self) -> None:
+        self.close()
 
     def known(self, job: SweepJob) -> dict[str, Any] | None:
         """The stored result of this job, None where it has to be run. The job comes next in the order of results."""
