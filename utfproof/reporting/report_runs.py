@@ -84,7 +84,7 @@ def emulation(sources: list[Source]) -> Section:
     made = Section("emulation", "Emulation: error and bound")
     made.text = "A host runs beside the target that it carries. A point below the line would exceed its bound."
     series: dict[str, list[tuple[float, float]]] = defaultdict(list)
-    rows, runs = [], 0
+    rows, runs, undecided = [], 0, 0
     for source in sources:
         for case in source.document.get("cases", [source.document]):
             where = f"{case.get('host', source.name)} at {shape_text(case['shape'])}"
@@ -103,10 +103,12 @@ def emulation(sources: list[Source]) -> Section:
             if largest != case["max_relative_error"]:
                 made.problems.append(f"{where}: the largest error in {source.name} is not that of its runs")
             state = {True: "agrees", False: "DIFFERS"}.get(case["holds"], "undecided")
+            undecided += len(found) * (case["holds"] is None)
             rows.append((where, len(found), "–" if largest is None else short(largest), case["precision"], state))
             drawn = [(run["relative_error"], run["bound"]) for run in found if run["relative_error"] and run["bound"]]
             series[case.get("host", source.name)] += drawn[:: -(-len(drawn) // MOST_POINTS) or 1]
-    made.lines.append((not made.problems, f"{counted(runs, 'run')} of {counted(len(rows), 'host')} at a shape"))
+    more = f"; {counted(undecided, 'run')} undecided" if undecided else ""
+    made.lines.append((not made.problems, f"{counted(runs, 'run')} of {counted(len(rows), 'host')} at a shape{more}"))
     if available() and any(series.values()):
         drawn_series = {name: members for name, members in series.items() if members}
         made.charts.append(("relative error against its bound", points(drawn_series, "error", "bound")))
