@@ -4,10 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
 from typing import Any
-
-from markupsafe import Markup
 
 from utfproof.certificates.results import contradiction, needs_certificate
 from utfproof.errors import MalformedInput
@@ -15,31 +12,7 @@ from utfproof.reporting.charts import available, bars
 from utfproof.reporting.document import claims_of, counted, plain, problems_of, summary
 from utfproof.reporting.gather import KINDS, Gathered, Source
 from utfproof.reporting.page import render
-
-Line = tuple[bool, str]
-"""Whether all is as it should be, and the sentence."""
-
-
-@dataclass(frozen=True)
-class Table:
-    """Rows of text; the template escapes them."""
-
-    caption: str
-    head: Sequence[str]
-    rows: Sequence[Sequence[object]]
-
-
-@dataclass
-class Section:
-    """A part of the page. lines: its summary; problems: what is not as it should be; charts: caption and SVG."""
-
-    name: str
-    title: str
-    text: str = ""
-    lines: list[Line] = field(default_factory=list)
-    problems: list[str] = field(default_factory=list)
-    charts: list[tuple[str, Markup]] = field(default_factory=list)
-    tables: list[Table] = field(default_factory=list)
+from utfproof.reporting.report_section import Section, Table
 
 
 def sections_of_report(found: Gathered) -> list[Section]:

@@ -9,7 +9,7 @@ from typing import Any
 from utfproof.reporting.charts import available, lines, points, short
 from utfproof.reporting.document import counted
 from utfproof.reporting.gather import Source
-from utfproof.reporting.report import Section, Table
+from utfproof.reporting.report_section import Section, Table
 
 MOST_POINTS = 4_000
 """Drawn in one chart; of more, every second, third, ..."""
