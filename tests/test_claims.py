@@ -146,7 +146,7 @@ def planted(request):
 def test_fault_is_seen(planted, name):
     found = planted[name]
     assert found["code"] == 1, found
-    assert found["decided"] == sorted(FAULTS[name].breaks)
+    assert set(FAULTS[name].breaks) <= set(found["decided"])
     missed = sorted(set(FAULTS[name].breaks) - set(found["broken"]))
     assert not missed, f"{name} is not noticed by {missed}"
 

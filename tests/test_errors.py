@@ -172,7 +172,7 @@ def test_hosts_that_are_none(place, capsys, command, fault):
 
 DOCUMENTS = {
     "a log that is absent": (["search", "numerical", "--repeat", "no.json"], 2, "cannot read no.json"),
-    "a log that is a folder": (["search", "numerical", "--repeat", "folder.json"], 2, "Is a directory"),
+    "a log that is a folder": (["search", "numerical", "--repeat", "folder.json"], 2, "no regular file"),
     "a log of garbage": (["search", "numerical", "--repeat", "garbage.json"], 2, "no log of a numerical search"),
     "a log that is a list": (["search", "numerical", "--repeat", "list.json"], 2, "no log of a numerical search"),
     "a log nested without end": (["search", "numerical", "--repeat", "deep.json"], 2, "no log of a numerical search"),

@@ -28,6 +28,7 @@ store = test_errors.store
 # --- what is not installed, or not there -----------------------------------------------------------------------------
 
 PACKAGES = ("torch", "matplotlib", "dask", "distributed", "pyarrow")
+EXAMPLE = str(Path(__file__).parents[1] / "docs" / "sweep-example.toml")
 ABSENT = {
     "certify": ([*CERTIFY, "--device", "cuda"], " -m pip install torch"),
     "emulate": (["emulate", "random", *SMALL, "--precision", "bfloat16"], " -m pip install torch"),
@@ -36,7 +37,7 @@ ABSENT = {
     "train --threads": (["train", "parentheses/sparse/attention", "--threads", 1], " -m pip install torch"),
     "figure": (["figure", "scaling", "-o", "f.svg"], " -m pip install matplotlib"),
     "frontier": (["frontier", "--plot", "f.svg"], " -m pip install matplotlib"),
-    "sweep": (["sweep", "grid.toml", "--scheduler", "tcp://127.0.0.1:1"], " -m pip install dask"),
+    "sweep": (["sweep", EXAMPLE, "--scheduler", "tcp://127.0.0.1:1"], " -m pip install dask"),
 }
 
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from utfproof.errors import MalformedInput
-from utfproof.ground import generator
+from utfproof.ground import generator, laws
 
 SEEDS = st.integers(0, 2**64 - 1)
 
@@ -29,7 +29,7 @@ def test_implementations_agree(key, count, start):
     assert [x % 2**64 for x in tensor.tolist()] == plain
 
 
-@pytest.mark.parametrize("law", generator.LAWS)
+@pytest.mark.parametrize("law", laws.LAWS)
 @given(seed=SEEDS, rows=st.integers(1, 6), columns=st.integers(1, 6))
 def test_weights_are_numerators_times_a_unit(law, seed, rows, columns):
     numerators = generator.integer_matrix(seed, "R_V", rows, columns, law=law, layer=1, head=2)
