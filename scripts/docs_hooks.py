@@ -102,12 +102,12 @@ def generated() -> dict[str, str]:
     return {"claims.html": decided()[1], "options.md": options(), "pictures/house.svg": house_map(), **schemas()}
 
 
+@lru_cache
 def house_map() -> str:
     """The rooms and their imports, as SVG."""
-    draw = importlib.import_module("house_map").draw
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "house.svg"
-        draw(path)
+        subprocess.run([sys.executable, str(ROOT / "scripts" / "house_map.py"), str(path)], check=True)
         return path.read_text(encoding="utf-8")
 
 
@@ -208,7 +208,8 @@ def inlined(html: str) -> str:
     """Images of docs/pictures as the SVG itself, so that they take the page's text colour, light or dark."""
 
     def picture(found: re.Match[str]) -> str:
-        content = (ROOT / "docs" / "pictures" / found[3]).read_text(encoding="utf-8")
+        path = ROOT / "docs" / "pictures" / found[3]
+        content = path.read_text(encoding="utf-8") if path.exists() else house_map()
         return re.sub(r"<style>.*?</style>", "", content, count=1, flags=re.DOTALL).strip()
 
     return PICTURE.sub(picture, html)
