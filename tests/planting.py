@@ -105,7 +105,15 @@ def changes_a_verdict(module, fault, files):
     """Whether the checker with this fault judges a file otherwise than its folder says; files: a list for each exit code."""
     made = mutated(module, *fault)
     limits = made.Options()
-    return any(made.check_file(path, limits).code != code for code, paths in enumerate(files) for path in paths)
+    return any(judged(made, path, limits) != code for code, paths in enumerate(files) for path in paths)
+
+
+def judged(module, path, options=None):
+    """The exit code of this checker for a file; 70 for an exception, which is no verdict."""
+    try:
+        return module.check_file(path, options).code
+    except Exception:
+        return 70
 
 
 PLAIN = (int, float, str, bytes, bool, tuple, list, dict, set, frozenset)

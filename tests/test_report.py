@@ -6,6 +6,7 @@ import json
 import shutil
 import sqlite3
 import zlib
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -124,7 +125,7 @@ def test_a_sweep_that_contradicts_its_certificate_is_invalid(fields, form, tmp_p
         (tmp_path / "results.jsonl").write_bytes(line + b"\n")
         (tmp_path / "k.json").write_bytes(DATA)
     else:
-        with sqlite3.connect(tmp_path / "results.db") as database:
+        with closing(sqlite3.connect(tmp_path / "results.db")) as database, database:
             database.execute("CREATE TABLE results(key TEXT, position INTEGER, line BLOB)")
             database.execute("CREATE TABLE files(sha256 TEXT, data BLOB)")
             database.execute("INSERT INTO results VALUES ('k', 0, ?)", (zlib.compress(line),))
@@ -135,7 +136,7 @@ def test_a_sweep_that_contradicts_its_certificate_is_invalid(fields, form, tmp_p
 
 
 def test_packed_results_that_are_too_large_are_a_limit(tmp_path, capsys):
-    with sqlite3.connect(tmp_path / "results.db") as database:
+    with closing(sqlite3.connect(tmp_path / "results.db")) as database, database:
         database.execute("CREATE TABLE files(sha256 TEXT, data BLOB)")
         database.execute("INSERT INTO files VALUES ('', ?)", (zlib.compress(bytes(2**29)),))
     assert run(["report", str(tmp_path), "-o", str(tmp_path / "r.html"), "--max-memory", "300M"]) == 3

@@ -5,6 +5,7 @@ import json
 import sqlite3
 import types
 import zlib
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -382,7 +383,7 @@ def counting(calls):
 
 def change(folder, key, edit):
     """Edit the stored result of a job, as a forger would."""
-    with sqlite3.connect(folder / "results.db") as db:
+    with closing(sqlite3.connect(folder / "results.db")) as db, db:
         (line,) = db.execute("SELECT line FROM results WHERE key = ?", (key,)).fetchone()
         document = json.loads(zlib.decompress(line))
         edit(document, db)
@@ -455,7 +456,7 @@ def test_results_of_other_code_or_another_sweep_are_not_mixed_in(tmp_path):
     run_sweep(sweep, tmp_path / "s")
     with pytest.raises(MalformedInput, match="belongs to sweep 's', not 't'"):
         run_sweep(sweep_of(certify_group(), name="t"), tmp_path / "s")
-    with sqlite3.connect(tmp_path / "s" / "results.db") as db:
+    with closing(sqlite3.connect(tmp_path / "s" / "results.db")) as db, db:
         db.execute("UPDATE sweep SET code = 'x'")
     db.close()
     with pytest.raises(MalformedInput, match="come from other code"):

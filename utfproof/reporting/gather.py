@@ -11,6 +11,7 @@ import json
 import sqlite3
 import zlib
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -156,7 +157,7 @@ def kind_of_lines(lines: list[Any]) -> str:
 
 def sweep_of(path: Path, certificates: dict[str, dict[str, Any]]) -> list[dict[str, Any]]:
     """The results of a sweep's database, in order; its certificates are added to those known."""
-    with sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True) as database:
+    with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as database:
         for digest, packed in database.execute("SELECT sha256, data FROM files"):
             data = zlib.decompress(packed)
             if hashlib.sha256(data).hexdigest() == digest and data.startswith(b"{"):
