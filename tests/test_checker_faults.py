@@ -126,7 +126,7 @@ STREAMS = {
 }  # fmt: skip
 
 
-@pytest.mark.full
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("fault", REALIZATION | STREAMS)
 def test_a_change_of_the_text_changes_a_verdict(fault):
     assert changes_a_verdict(checker, (REALIZATION | STREAMS)[fault], BY_CODE)
