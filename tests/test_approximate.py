@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from utfproof.claims.checks.new_approximate import signs
-from utfproof.frontier.interval import interval
-from utfproof.frontier.questions import ALL, ALMOST_ALL, ANY, TIED, UNTIED, Question
+from utfproof.frontiers.interval import interval
+from utfproof.frontiers.questions import ALL, ALMOST_ALL, ANY, TIED, UNTIED, Question
 from utfproof.ground.notions import Notion
 from utfproof.shapes import Shape, matching_dimension
 from utfproof.systems import prefix_products

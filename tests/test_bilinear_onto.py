@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from utfproof.claims.checks.new_bilinear import corrected_matrices, corrected_product
-from utfproof.frontier.interval import interval
-from utfproof.frontier.questions import ALL, BOTH, Question
+from utfproof.frontiers.interval import interval
+from utfproof.frontiers.questions import ALL, BOTH, Question
 from utfproof.ground.notions import Notion
 from utfproof.shapes import Shape
 

@@ -19,9 +19,9 @@ from utfproof.certificates.lower_bounds import dimension_certificate
 from utfproof.cli.app import run
 from utfproof.constructions.words import factor_words
 from utfproof.errors import MalformedInput, NotDefined, Undecided
-from utfproof.frontier.bounds import BOUNDS, CERTIFIED, LOWER, PROVED, UPPER, require_claim
-from utfproof.frontier.questions import ALL, ALMOST_ALL, ANY, BOTH, QUESTIONS, TIED, UNTIED, E, Question, implies
-from utfproof.frontier.table import ON_DEMAND, TRIVIAL, frontier, shapes
+from utfproof.frontiers.bounds import BOUNDS, CERTIFIED, LOWER, PROVED, UPPER, require_claim
+from utfproof.frontiers.questions import ALL, ALMOST_ALL, ANY, BOTH, QUESTIONS, TIED, UNTIED, E, Question, implies
+from utfproof.frontiers.table import ON_DEMAND, TRIVIAL, frontier, shapes
 from utfproof.ground.notions import Notion
 from utfproof.shapes import Shape
 

@@ -10,8 +10,8 @@ from logit_equations import misses
 from utfproof.attention import SoftmaxAttention
 from utfproof.claims.checks.new_all_targets import target_of
 from utfproof.errors import NotDefined
-from utfproof.frontier.interval import interval
-from utfproof.frontier.product_host import (
+from utfproof.frontiers.interval import interval
+from utfproof.frontiers.product_host import (
     defined,
     dimension,
     embed,
@@ -19,7 +19,7 @@ from utfproof.frontier.product_host import (
     reader_matrices,
     solve_products,
 )
-from utfproof.frontier.questions import ALL, ALMOST_ALL, Question
+from utfproof.frontiers.questions import ALL, ALMOST_ALL, Question
 from utfproof.ground.arrays import exact
 from utfproof.ground.notions import Notion
 from utfproof.shapes import Shape

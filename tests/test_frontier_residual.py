@@ -23,11 +23,11 @@ from utfproof.constructions import construction, resolve_m
 from utfproof.constructions.random import integer_target
 from utfproof.errors import MalformedInput, NotDefined, OutsideClass, Undecided, UtfproofError
 from utfproof.exact import gfp
-from utfproof.frontier import streams
-from utfproof.frontier.bounds import BOUNDS, IMPOSSIBLE, LOWER, UPPER, require_claim
-from utfproof.frontier.questions import ALL, ALMOST_ALL, ANY, BOTH, QUESTIONS, TIED, UNTIED, E, Question, implies
-from utfproof.frontier.streams import RESIDUAL_BOUNDS
-from utfproof.frontier.table import frontier, groups, shapes
+from utfproof.frontiers import streams
+from utfproof.frontiers.bounds import BOUNDS, IMPOSSIBLE, LOWER, UPPER, require_claim
+from utfproof.frontiers.questions import ALL, ALMOST_ALL, ANY, BOTH, QUESTIONS, TIED, UNTIED, E, Question, implies
+from utfproof.frontiers.streams import RESIDUAL_BOUNDS
+from utfproof.frontiers.table import frontier, groups, shapes
 from utfproof.ground.arrays import exact
 from utfproof.ground.notions import Notion
 from utfproof.matching import r_all, w_all

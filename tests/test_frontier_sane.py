@@ -10,11 +10,11 @@ import pytest
 
 from utfproof.cli.app import run
 from utfproof.constructions import CONSTRUCTIONS
-from utfproof.frontier.bounds import BOUNDS
-from utfproof.frontier.questions import ALL, ALMOST_ALL, ANY, TIED, UNTIED, Question
-from utfproof.frontier.streams import RESIDUAL_BOUNDS
-from utfproof.frontier.table import frontier
-from utfproof.frontier.words import paragraph, side_by_side
+from utfproof.frontiers.bounds import BOUNDS
+from utfproof.frontiers.questions import ALL, ALMOST_ALL, ANY, TIED, UNTIED, Question
+from utfproof.frontiers.streams import RESIDUAL_BOUNDS
+from utfproof.frontiers.table import frontier
+from utfproof.frontiers.words import paragraph, side_by_side
 from utfproof.ground.notions import Notion
 from utfproof.shapes import EffectiveHeadDimensionWarning, Shape
 

@@ -19,8 +19,8 @@ from utfproof.certificates.prover import certify
 from utfproof.constructions import build_host, random_target
 from utfproof.emulation.compare import CompareSetting, compare
 from utfproof.errors import NotDefined, OutsideClass, SingularTarget, Undecided
-from utfproof.frontier.interval import interval
-from utfproof.frontier.questions import ALMOST_ALL, UNTIED, Question
+from utfproof.frontiers.interval import interval
+from utfproof.frontiers.questions import ALMOST_ALL, UNTIED, Question
 from utfproof.ground.notions import Notion
 from utfproof.matching import embed
 from utfproof.shapes import Shape

@@ -447,7 +447,7 @@ def _train(task: str, _: Path) -> tuple[Call, Call]:
 
 @_row("frontier, H up to 8, L up to", "a million additions in Python", (20,), (2,))
 def _frontier(layers: int, _: Path) -> tuple[Call, Call]:
-    from utfproof.frontier.table import frontier, shapes
+    from utfproof.frontiers.table import frontier, shapes
 
     def numbers() -> None:
         _forget()

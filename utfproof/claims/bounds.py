@@ -11,8 +11,8 @@ from utfproof.certificates.lower_bounds import dimension_certificate
 from utfproof.claims.claim import KNOWN, Agreed, Instance, agree
 from utfproof.claims.decisions import dense, rank_of_matrix
 from utfproof.constructions.random import integer_target
-from utfproof.frontier.interval import interval
-from utfproof.frontier.questions import Question
+from utfproof.frontiers.interval import interval
+from utfproof.frontiers.questions import Question
 from utfproof.ground.notions import BOTH_FREE, Notion
 from utfproof.shapes import Shape, head_words
 from utfproof.systems import Target, prefix_products

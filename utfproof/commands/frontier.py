@@ -20,8 +20,8 @@ from utfproof.ground.progress import stage
 from utfproof.shapes import span
 
 if TYPE_CHECKING:
-    from utfproof.frontier.table import Frontier as Found
-    from utfproof.frontier.table import FrontierEntry, FrontierGroup, Side
+    from utfproof.frontiers.table import Frontier as Found
+    from utfproof.frontiers.table import FrontierEntry, FrontierGroup, Side
 
 MOST_SHAPES = 400
 WIDTH = 100
@@ -53,7 +53,7 @@ def frontier(
     those marked **, whose certificate would take more than the checker allows, and those marked †, which a written proof
     gives.
     """
-    from utfproof.frontier.table import LARGEST, frontier, shapes
+    from utfproof.frontiers.table import LARGEST, frontier, shapes
 
     notions = [_notion(name) for name in notion] if notion else list(Notion)
     grid = shapes(
@@ -77,7 +77,7 @@ def frontier(
         found = frontier(grid, notions=notions, largest=LARGEST if largest is None else largest, advance=doing.advance)
     files = [str(path) for path in found.write(certificates)] if certificates is not None else []
     if plot is not None:
-        from utfproof.frontier.plotting import plot as draw
+        from utfproof.frontiers.plotting import plot as draw
 
         draw(found, plot)
     document = _document(found, files, None if plot is None else str(plot))
@@ -107,7 +107,7 @@ def _numbers(option: str, text: str) -> list[int]:
 
 
 def _side(side: Side | None, entry: FrontierEntry) -> dict[str, Any] | None:
-    from utfproof.frontier.table import file_name
+    from utfproof.frontiers.table import file_name
 
     if side is None:
         return None
@@ -170,7 +170,7 @@ def _document(found: Found, files: list[str], picture: str | None) -> dict[str, 
 
 def _at_one_shape(found: Found) -> dict[str, Any]:
     """A paragraph, and the notions side by side, where there is one shape."""
-    from utfproof.frontier.words import paragraph, side_by_side
+    from utfproof.frontiers.words import paragraph, side_by_side
 
     shapes = {entry.shape for entry in found.entries}
     if len(shapes) != 1:
@@ -191,7 +191,7 @@ def _statuses(found: Found) -> list[str]:
 def _print(found: Found, document: dict[str, Any], *, which: bool) -> None:
     from rich.text import Text
 
-    from utfproof.frontier.table import groups
+    from utfproof.frontiers.table import groups
 
     screen = console(soft_wrap=True)
     single = "side_by_side" in document
@@ -279,7 +279,7 @@ def _grid(found: Found, group: FrontierGroup) -> list[str]:
 
 
 def _named(found: Found, group: FrontierGroup) -> list[str]:
-    from utfproof.frontier.table import file_name
+    from utfproof.frontiers.table import file_name
 
     lines = []
     for entry in found.of[group.questions[0]]:

@@ -15,8 +15,8 @@ from utfproof.claims.decisions import decided, figures, ranks
 from utfproof.claims.hosts import TABLES, is_binary, most_nonzeros, no_matching
 from utfproof.constructions import build_host
 from utfproof.constructions.shared_query_groups import grouped_dimension
-from utfproof.frontier.interval import Interval, interval
-from utfproof.frontier.questions import ALMOST_ALL, TIED, UNTIED, Question
+from utfproof.frontiers.interval import Interval, interval
+from utfproof.frontiers.questions import ALMOST_ALL, TIED, UNTIED, Question
 from utfproof.ground.notions import Notion
 from utfproof.paper import formulas as printed
 from utfproof.shapes import (

@@ -10,9 +10,9 @@ from utfproof.attention import RationalAttention
 from utfproof.claims import plain
 from utfproof.claims.bounds import attention_matching_bound, below
 from utfproof.claims.claim import Figure, Instance, Run, agree, check
-from utfproof.frontier.interval import interval
-from utfproof.frontier.product_host import defined, dimension, embed, product_host, reader_matrices, solve_products
-from utfproof.frontier.questions import Question
+from utfproof.frontiers.interval import interval
+from utfproof.frontiers.product_host import defined, dimension, embed, product_host, reader_matrices, solve_products
+from utfproof.frontiers.questions import Question
 from utfproof.ground.arrays import exact
 from utfproof.ground.notions import Notion
 from utfproof.shapes import Shape

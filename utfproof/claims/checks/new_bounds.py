@@ -27,8 +27,8 @@ from utfproof.claims.small_models import (
     two_dimension_host,
 )
 from utfproof.constructions.random import integer_target
-from utfproof.frontier.interval import interval
-from utfproof.frontier.questions import ALMOST_ALL, Question
+from utfproof.frontiers.interval import interval
+from utfproof.frontiers.questions import ALMOST_ALL, Question
 from utfproof.ground.notions import Notion
 from utfproof.shapes import (
     Shape,

@@ -22,8 +22,8 @@ from utfproof.constructions.middle import (
 )
 from utfproof.constructions.random import integer_target
 from utfproof.constructions.shared_attention import two_sided_dimension
-from utfproof.frontier.interval import interval
-from utfproof.frontier.questions import ALMOST_ALL, BOTH, Question
+from utfproof.frontiers.interval import interval
+from utfproof.frontiers.questions import ALMOST_ALL, BOTH, Question
 from utfproof.ground.notions import Notion
 from utfproof.shapes import Shape
 from utfproof.systems import Target

@@ -11,8 +11,8 @@ from utfproof.claims.decisions import figures
 from utfproof.constructions.residual_outputs import query_dimension
 from utfproof.constructions.shared_query_groups import grouped_dimension
 from utfproof.constructions.symmetric_keys import symmetric_dimension
-from utfproof.frontier.interval import interval
-from utfproof.frontier.questions import ALMOST_ALL, Question
+from utfproof.frontiers.interval import interval
+from utfproof.frontiers.questions import ALMOST_ALL, Question
 from utfproof.ground.notions import Notion
 from utfproof.shapes import Shape, matching_dimension
 

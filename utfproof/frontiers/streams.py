@@ -14,8 +14,8 @@ from utfproof.certificates.dimensions import DIMENSION_ROWS, GENERIC_UNTIED, lea
 from utfproof.certificates.lower_bounds import dimension_certificate
 from utfproof.certificates.prover import certify
 from utfproof.constructions import construction
-from utfproof.frontier.bounds import CERTIFIED, IMPOSSIBLE, LOWER, PROVED, UPPER, Bound, from_row, identity_bound
-from utfproof.frontier.questions import ALL, ALMOST_ALL, ANY, BOTH, TIED, UNTIED, E, Question
+from utfproof.frontiers.bounds import CERTIFIED, IMPOSSIBLE, LOWER, PROVED, UPPER, Bound, from_row, identity_bound
+from utfproof.frontiers.questions import ALL, ALMOST_ALL, ANY, BOTH, TIED, UNTIED, E, Question
 from utfproof.ground.notions import Notion
 from utfproof.shapes import Shape, matching_dimension, tied_targets_dimension
 

@@ -16,8 +16,8 @@ from utfproof.certificates.prover import certify
 from utfproof.certificates.scope import scope_of
 from utfproof.constructions import construction
 from utfproof.errors import NotDefined, Undecided
-from utfproof.frontier import product_host
-from utfproof.frontier.questions import ALL, ALMOST_ALL, ANY, BOTH, TIED, UNTIED, E, Question
+from utfproof.frontiers import product_host
+from utfproof.frontiers.questions import ALL, ALMOST_ALL, ANY, BOTH, TIED, UNTIED, E, Question
 from utfproof.ground.notions import Notion
 from utfproof.shapes import Shape, linear_test_dimension, matching_dimension
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from utfproof.frontier.bounds import UPPER
-from utfproof.frontier.paper import paper_bound
-from utfproof.frontier.questions import ALL, ALMOST_ALL, ANY, TIED, UNTIED, E, Question
-from utfproof.frontier.table import Frontier, FrontierEntry
+from utfproof.frontiers.bounds import UPPER
+from utfproof.frontiers.paper import paper_bound
+from utfproof.frontiers.questions import ALL, ALMOST_ALL, ANY, TIED, UNTIED, E, Question
+from utfproof.frontiers.table import Frontier, FrontierEntry
 from utfproof.ground.notions import Notion
 from utfproof.shapes import Shape
 

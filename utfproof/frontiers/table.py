@@ -11,10 +11,10 @@ from typing import Any
 
 from utfproof.certificates.format import Certificate
 from utfproof.errors import MalformedInput, ResourceLimit, Undecided
-from utfproof.frontier.bounds import BOUNDS, CERTIFIED, IMPOSSIBLE, LOWER, PROVED, UPPER, Bound, require_claim
-from utfproof.frontier.paper import Paper, paper_bound
-from utfproof.frontier.questions import ALL, QUESTIONS, Question, bounded_by, implies
-from utfproof.frontier.streams import RESIDUAL_BOUNDS
+from utfproof.frontiers.bounds import BOUNDS, CERTIFIED, IMPOSSIBLE, LOWER, PROVED, UPPER, Bound, require_claim
+from utfproof.frontiers.paper import Paper, paper_bound
+from utfproof.frontiers.questions import ALL, QUESTIONS, Question, bounded_by, implies
+from utfproof.frontiers.streams import RESIDUAL_BOUNDS
 from utfproof.ground.notions import Notion
 from utfproof.shapes import Shape
 

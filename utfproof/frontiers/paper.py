@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from utfproof.certificates.dimensions import least_square_root
-from utfproof.frontier.bounds import LOWER, UPPER
-from utfproof.frontier.questions import ANY, BOTH, TIED, Question
+from utfproof.frontiers.bounds import LOWER, UPPER
+from utfproof.frontiers.questions import ANY, BOTH, TIED, Question
 from utfproof.ground.notions import Notion
 from utfproof.shapes import Shape, paper_dimension, paper_looped_dimension
 

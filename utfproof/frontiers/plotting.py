@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from utfproof.frontier.table import Frontier, groups
+from utfproof.frontiers.table import Frontier, groups
 from utfproof.ground.plots import picture_format, write_figure
 
 

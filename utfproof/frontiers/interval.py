@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import lru_cache
 
-from utfproof.frontier.bounds import BOUNDS, LOWER, UPPER, Bound
-from utfproof.frontier.questions import UNTIED, Question, bounded_by, implies
-from utfproof.frontier.streams import RESIDUAL_BOUNDS
+from utfproof.frontiers.bounds import BOUNDS, LOWER, UPPER, Bound
+from utfproof.frontiers.questions import UNTIED, Question, bounded_by, implies
+from utfproof.frontiers.streams import RESIDUAL_BOUNDS
 from utfproof.shapes import Shape
 
 QUICK = 10**6
