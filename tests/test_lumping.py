@@ -33,7 +33,7 @@ def index_map_hosts():
                     host = build_host(name, Shape(*numbers, residual=residual))
                 except NotDefined:
                     continue
-                if isinstance(getattr(host, "U", None), SelectionMatrix) and hasattr(host, "R_Q"):
+                if isinstance(getattr(host, "U", None), SelectionMatrix) and hasattr(host, "R_Q") and host.mlp is None:
                     yield pytest.param(host, id=f"{name}-{','.join(map(str, numbers))}{'-residual' * residual}")
 
 

@@ -107,7 +107,9 @@ def certify(
     if witness and asked is not Notion.MATCHING:
         raise MalformedInput(f"--witness belongs to certificates by matching, got {asked.value}")
     if not entry.certified:
-        raise Undecided(f"no kind of certificate names {name}; what it serves is shown in docs/proofs and by the tests")
+        raise Undecided(
+            f"no kind of certificate names {name}; the evidence is a written proof with tests ({entry.page})"
+        )
     if entry.notion not in (None, Notion.MATCHING, Notion.ATTENTION_MATCHING) and asked is not entry.notion:
         raise Undecided(
             f"{name} has no certificate by {asked.value}; it serves {entry.targets} targets by {entry.notion.value}"

@@ -87,6 +87,7 @@ def _digest(given: Given, machine: Universal) -> str | None:
 
 def _embed_target(given: Given, model: Target) -> Outcome:
     """A target of the package's own layout."""
+    from utfproof.constructions import CONSTRUCTIONS
     from utfproof.matching import embed
     from utfproof.models.embedding import HOST_DIGEST, host_facts
     from utfproof.weights import write_embedding
@@ -95,8 +96,9 @@ def _embed_target(given: Given, model: Target) -> Outcome:
     found = embed(machine, model, max_memory=given.max_memory)
     recipe = {**_recipe(given), HOST_DIGEST: _digest(given, machine)}
     write_embedding(given.output, found.E, host_facts(given.host, machine, found, recipe))
+    inputs = CONSTRUCTIONS[machine.construction].inputs if machine.construction else ""
     rows = {
-        "result": f"the host acts as the target, by {found.notion.value}",
+        "result": f"the host acts as the target, by {found.notion.value}" + (f", on {inputs}" if inputs else ""),
         "shape": f"{model.shape}, target width {model.width}, m = {machine.m}",
         **_rows(found),
         "embedding": str(given.output),

@@ -285,12 +285,12 @@ def _verdict(report: EmulationReport) -> str:
         return f"E does not solve the equations: {report.unsolved}"
     if report.holds:
         proved = ": within the estimate, the bound says nothing" if report.rests_on_estimate else ""
-        return f"outputs agree ({report.notion.value}){proved}"
+        return f"outputs agree ({report.sense}){proved}"
     if report.holds is None:
         judged = isfinite(report.max_relative_error) and report.tolerance is None
         hint = "; --tolerance decides by the error alone" if judged else ""
-        return f"undecided ({report.notion.value}): {report.undecided}{hint}"
-    return f"outputs DIFFER ({report.notion.value}): {len(report.broken)} of {len(report.comparisons)} runs"
+        return f"undecided ({report.sense}): {report.undecided}{hint}"
+    return f"outputs DIFFER ({report.sense}): {len(report.broken)} of {len(report.comparisons)} runs"
 
 
 def _figures(report: EmulationReport) -> dict[str, str]:

@@ -71,4 +71,4 @@ def _stream(given: Given, host: str) -> bool:
     if not options.is_host_file(host):
         return bool(given.residual)
     file = read_tensors(host, max_memory=given.max_memory)
-    return host_shape(file, layers=given.layers, d_in=given.d_in, residual=given.residual)[0].residual
+    return host_shape(file, layers=given.layers, d_in=given.d_in, residual=given.residual, mlps=True)[0].residual

@@ -6,6 +6,7 @@ from __future__ import annotations
 from utfproof.constructions import (
     as_printed,
     commuting,
+    gated,
     krylov,
     middle,
     random,
@@ -74,18 +75,23 @@ _ALL = (
     krylov.KRYLOV,
     split_layer.SPLIT_LAYER,
     shared_query.FUNCTIONAL,
+    gated.GATED,
+    gated.GATED_TIED,
 )
 
 CONSTRUCTIONS: dict[str, Construction] = {entry.name: entry for entry in _ALL}
 
 
 def hosts(*, printed: bool = True, drawn: bool = True) -> list[str]:
-    """Names of the constructions that `build_host` makes: those with queries and keys of their own. printed: with the paper's
-    own, which serve under no notion proved here; drawn: with those whose weights are drawn from a seed."""
+    """Names of the hosts that `build_host` makes: of attention alone, with queries and keys of their own. printed: with the
+    paper's own, which serve under no notion proved here; drawn: with those whose weights are drawn from a seed."""
     return [
         entry.name
         for entry in CONSTRUCTIONS.values()
-        if entry.is_host and (printed or entry.notion is not None) and (drawn or not entry.is_random)
+        if entry.is_host
+        and not entry.inputs
+        and (printed or entry.notion is not None)
+        and (drawn or not entry.is_random)
     ]
 
 
@@ -102,7 +108,7 @@ def resolve_m(entry: Construction, shape: Shape, m: int | None) -> int:
 
 
 def dense_bytes(shape: Shape, m: int, *, tied: bool, itemsize: int = 8) -> int:
-    """Bytes of a host's dense parameters."""
+    """Bytes of a host's dense parameters, MLPs apart."""
     layers = 1 if tied else shape.layers
     return itemsize * (layers * shape.heads * m * (m + 2 * shape.head_dim) + m * shape.d_out)
 

@@ -94,7 +94,9 @@ class Construction:
 
     What is known of it: `permutation`, R_all is one at every shape (with a residual stream the columns of tied targets are
     different unit vectors); `rebuilt`, a checker has its matrices by name; `identity`, a checker follows its embedding.
-    `shared`: its attention comes from outside. `counted`: its blocks are numbered by how often letters occur.
+    `shared`: its attention comes from outside. `counted`: its blocks are numbered by how often letters occur. `inputs`: the
+    inputs it serves its targets on, where these are not all real ones; such a host has MLPs, and no R_all. `page`: its proof,
+    where no certificate names it.
     """
 
     name: str
@@ -117,6 +119,8 @@ class Construction:
     identity: Identity | None = None
     shared: SharedAttention | None = None
     counted: bool = False
+    inputs: str = ""
+    page: str = "docs/proofs"
 
     def serves_untied(self, shape: Shape) -> bool:
         """Whether untied targets are within reach: not for hosts made for tied ones, nor, with a residual stream from L = 2 on,
@@ -165,6 +169,8 @@ class Construction:
             raise ResourceLimit(
                 f"{self.name} at {shape} is made for L + H up to {MOST_COUNTED}; choose a smaller shape"
             )
+        if self.inputs:  # no blocks by words
+            return
         if self.shared is None or self.shared.length is None:
             require_words(shape, self.name, 0 if self.counted and not self.is_host else None)
         else:

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from utfproof.attention import AttentionKernel, ChunkedAttention, SeededAttention
+from utfproof.constructions import CONSTRUCTIONS
 from utfproof.emulation.engines import Engine, Placement, changed, stack_targets
 from utfproof.emulation.given import equation_gap
 from utfproof.emulation.observe import Observer, first_growth, layer_errors
@@ -30,7 +31,7 @@ from utfproof.systems import Target, Universal
 Kernels = Sequence[tuple[str, AttentionKernel | Callable[[int], AttentionKernel]]]
 """Names and kernels; a function of the context length where the kernel depends on it (matrices from outside)."""
 
-INPUTS = ("uniform", "one-hot")
+INPUTS = ("uniform", "one-hot", "sum-one")
 
 
 @dataclass(frozen=True)
@@ -102,7 +103,13 @@ class Comparison:
 class EmulationReport:
     """All comparisons of one host, the notion its embeddings achieve, and whether every error is within its bound, and
     within the tolerance where one was given. `unsolved`: where an E given by the user misses the equations by more than
-    rounding explains; decisive unless a tolerance was given. `unknown`: where float64 does not hold what the equations ask."""
+    rounding explains; decisive unless a tolerance was given. `unknown`: where float64 does not hold what the equations ask.
+    `inputs`: those that the notion is about, where these are not all."""
+
+    @property
+    def sense(self) -> str:
+        """The notion, and the inputs that it is about."""
+        return self.notion.value + (f", on {self.inputs}" if self.inputs else "")
 
     notion: Notion
     tolerance: float | None
@@ -113,6 +120,7 @@ class EmulationReport:
     precision: str = "float64"
     unsolved: str | None = None
     unknown: str | None = None
+    inputs: str = ""
 
     @property
     def max_relative_error(self) -> float:
@@ -173,6 +181,7 @@ class EmulationReport:
         """For --json."""
         return {
             "notion": self.notion.value,
+            **({"inputs": self.inputs} if self.inputs else {}),
             "holds": self.holds,
             "rests_on": "estimate" if self.rests_on_estimate else "bound" if self.tolerance is None else "tolerance",
             "undecided": len(self.open),
@@ -199,10 +208,14 @@ def relative_error(output: Array, reference: Array) -> float:
 
 
 def random_input(shape: Shape, context: int, seed: int, trial: int = 0, law: str = "uniform") -> np.ndarray:
-    """X [n, d_in] from the seeded generator: uniform on (-1, 1), or one-hot tokens ("one-hot")."""
+    """X [n, d_in] from the seeded generator: uniform on (-1, 1), one-hot tokens ("one-hot"), or uniform but for the last
+    column, which makes each row sum to 1 ("sum-one")."""
     numerators = integer_matrix(seed, "X", context, shape.d_in, law="uniform", layer=trial, head=context)
-    if law == "uniform":
-        return numerators.astype(np.float64) * 2.0**-32
+    if law in ("uniform", "sum-one"):
+        drawn = numerators.astype(np.float64) * 2.0**-32
+        if law == "sum-one":
+            drawn[:, -1] = 1 - drawn[:, :-1].sum(axis=1)
+        return drawn
     if law != "one-hot":
         raise MalformedInput(f"inputs {law!r} are unknown; choose {', '.join(INPUTS)}")
     tokens = np.argmax(numerators, axis=1)
@@ -257,11 +270,12 @@ def compare(
     """
     setting = setting or CompareSetting()
     require_compatible(host, kernels)
-    if not has_bound(host) and (tolerance is None or embedding is not None):
+    if embedding is not None and not has_bound(host) and (tolerance is None or host.mlp is None):
         raise NotDefined(
-            f"no bound is known for {host.construction}: "
-            + ("its embedding cannot be given" if embedding is not None else "say what error is allowed (--tolerance)")
+            f"no bound is known for {host.construction or 'this host'}: its embedding cannot be given"
+            + (" without --tolerance" if host.mlp is not None else "")
         )
+    served_inputs = _served_inputs(host, setting.inputs)
     if embedding is not None and trials != 1:
         raise MalformedInput(f"an embedding belongs to one target, got {trials} trials")
     place = Placement(setting.device, setting.precision)
@@ -274,7 +288,7 @@ def compare(
     for context in contexts:
         needed = engine.memory(context, batch) + (SeededAttention.memory(context) if drawn else 0)
         require_memory(needed, f"a context of {context} at m = {host.m} ({engine.name})", max_memory)
-    predictor = Predictor(engine) if (setting.bounds and has_bound(host)) or embedding is not None else None
+    predictor = Predictor(engine) if has_bound(host) and (setting.bounds or embedding is not None) else None
     unsolved = unknown = None
     results: list[Comparison] = []
     found: list[Embedding] = []
@@ -284,7 +298,7 @@ def compare(
         embeddings = [_embedding(embedder, model, embedding) for model in models]
         found += embeddings
         group = _Group(engine, predictor, models, embeddings, list(numbers), seed, setting)
-        if embedding is not None:
+        if embedding is not None and predictor is not None:
             unsolved, unknown = _equations(host, group)
             if unsolved is None and unknown is None:
                 found[-1] = replace(found[-1], notion=_notion(host))
@@ -303,7 +317,17 @@ def compare(
         setting.precision,
         unsolved,
         unknown,
+        served_inputs,
     )
+
+
+def _served_inputs(host: Universal, law: str) -> str:
+    """The inputs that the host serves its targets on, "" for all; MalformedInput for a law of others."""
+    entry = CONSTRUCTIONS.get(host.construction)
+    served = "" if entry is None else entry.inputs
+    if served and law == "uniform":
+        raise MalformedInput(f"{host.construction} serves {served}; choose --inputs one-hot or sum-one")
+    return served
 
 
 def _equations(host: Universal, group: _Group) -> tuple[str | None, str | None]:

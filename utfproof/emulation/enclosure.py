@@ -134,6 +134,7 @@ def _balls(array: Array) -> Array:
 
 def _prepared(host: Universal, target: Target, E: Array, X: Array) -> tuple[Universal, Target, Array, Array]:
     """All of it exact. MalformedInput for shapes that do not fit, or numbers that are not finite."""
+    host.require_attention_only("an enclosure")
     require_same_class(host, target)
     E, X = exact(E), exact(X)
     if E.shape != (host.shape.d_in, host.m):

@@ -128,6 +128,8 @@ def changed(system: Any, change: Callable[[Any], Any]) -> Any:
     """A host or target with `change` applied to each of its dense arrays; index maps stay as they are."""
     arrays = {name: getattr(system, name, None) for name in (*_HOST_ARRAYS, *_TARGET_ARRAYS)}
     found = {name: change(array) for name, array in arrays.items() if isinstance(array, np.ndarray) or is_torch(array)}
+    if getattr(system, "mlp", None) is not None:
+        found["mlp"] = system.mlp.changed(change)
     return replace(system, **found) if found else system
 
 
@@ -207,6 +209,7 @@ def wide_host(host: Universal, place: Placement) -> Universal:
         R_V=grid(host.R_V, False),
         R_Vo=None if host.R_Vo is None else grid(host.R_Vo, False),
         U=grid(host.U, True),
+        mlp=None if host.mlp is None else host.mlp.changed(place.array),
     )
 
 
@@ -285,8 +288,8 @@ def path_columns(embedder: Embedder, E: np.ndarray) -> np.ndarray:
 
 
 def default_engine(host: Universal) -> str:
-    """index-map for {0,1} hosts, m-wide otherwise."""
-    return "index-map" if isinstance(host.U, SelectionMatrix) else "m-wide"
+    """index-map for {0,1} hosts of attention alone, m-wide otherwise."""
+    return "index-map" if isinstance(host.U, SelectionMatrix) and host.mlp is None else "m-wide"
 
 
 def check_engine(host: Universal, engine: str | None) -> str:
@@ -297,7 +300,7 @@ def check_engine(host: Universal, engine: str | None) -> str:
         raise MalformedInput(f"engine {engine!r} is unknown; choose {', '.join(ENGINES)}")
     if engine == "index-map" and default_engine(host) != "index-map":
         raise MalformedInput(
-            "engine index-map runs {0,1} hosts of index maps; this host is dense: use m-wide or path-space"
+            "engine index-map runs {0,1} hosts of index maps; this host is dense or has MLPs: use m-wide or path-space"
         )
     return engine
 
@@ -305,13 +308,16 @@ def check_engine(host: Universal, engine: str | None) -> str:
 def dense_memory(host: Universal) -> int:
     """Bytes of a host's dense float64 parameters."""
     layers = 1 if host.tied else host.shape.layers
-    return 8 * (layers * host.shape.heads * host.m * (host.m + 2 * host.shape.head_dim) + host.m * host.shape.d_out)
+    mlp = 0 if host.mlp is None else sum(int(np.prod(array.shape)) for array in host.mlp.arrays.values())
+    return 8 * (
+        mlp + layers * host.shape.heads * host.m * (host.m + 2 * host.shape.head_dim) + host.m * host.shape.d_out
+    )
 
 
 def copied_memory(host: Universal, place: Placement) -> int:
     """Bytes that `wide_host` takes: dense float64 matrices stay where they are; of others each is copied, by way of one in
     float64."""
-    if not place.uses_torch and place.precision == "float64" and default_engine(host) != "index-map":
+    if not place.uses_torch and place.precision == "float64" and not isinstance(host.U, SelectionMatrix):
         return 0
     return dense_memory(host) * _BYTES[place.precision] // 8 + 8 * host.m**2
 
@@ -359,7 +365,7 @@ class Engine:
     def memory(self, context: int, batch: int = 1) -> int:
         """Bytes of the widest layer of a run, and of the embedding."""
         shape = self.host.shape
-        embedding = shape.d_in * matching_dimension(shape)
+        embedding = shape.d_in * (matching_dimension(shape) if self.host.mlp is None else self.host.m)
         if self.name == "path-space":
             return 8 * batch * (3 * context * shape.d_in * shape.words_at(shape.layers) + _chunk(context) + embedding)
         return batch * (run_memory(self.host, context) + 8 * embedding)
@@ -368,7 +374,8 @@ class Engine:
 def run_memory(host: Universal, context: int) -> int:
     """Bytes of an m-wide or index-map run's widest layer: streams of all heads (gathers take copies), a chunk of attention."""
     copies = 3 if isinstance(host.U, SelectionMatrix) else 1
-    return 8 * (context * host.m * (host.shape.heads * copies + host.shape.residual + 3) + _chunk(context))
+    hidden = 0 if host.mlp is None else 4 * host.mlp.width
+    return 8 * (context * (hidden + host.m * (host.shape.heads * copies + host.shape.residual + 3)) + _chunk(context))
 
 
 def _chunk(context: int) -> int:

@@ -61,8 +61,8 @@ class LumpedHost(Universal):
 
 
 def lumped(host: Universal) -> LumpedHost | None:
-    """The host on its classes. None for dense hosts."""
-    if not isinstance(host.U, SelectionMatrix):
+    """The host on its classes. None for dense hosts, and for those with MLPs."""
+    if not isinstance(host.U, SelectionMatrix) or host.mlp is not None:
         return None
     shape, known = host.shape, dict[int, SelectionMatrix]()
 

@@ -54,8 +54,8 @@ def attention_matching(host: Universal) -> bool:
 
 
 def has_bound(host: Universal) -> bool:
-    """Whether the bound is known: queries and keys are the target's, or forms of its stream."""
-    return not attention_matching(host) or CONSTRUCTIONS[host.construction].forms is not None
+    """Whether the bound is known: attention alone, with queries and keys that are the target's or forms of its stream."""
+    return host.mlp is None and (not attention_matching(host) or CONSTRUCTIONS[host.construction].forms is not None)
 
 
 def reading_target(host: Universal, target: Target) -> Target:

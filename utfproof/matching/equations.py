@@ -61,6 +61,7 @@ class SuffixStack(NamedTuple):
 def suffix_stacks(host: Universal) -> Iterator[SuffixStack]:
     """The stacks S_L = [U], ..., S_0 from the last layer backwards: S_l = [R_Q^l, R_K^l, R_V^{l,0} S_{l+1}, R_V^{l,1} S_{l+1},
     ...], one product per layer and head, never word by word; with a residual stream S_{l+1} itself comes first of these."""
+    host.require_attention_only("R_all")
     shape, H = host.shape, host.shape.heads
     kind, length, word = np.array([2]), np.array([0]), np.array([0])
     columns = _held(host.U)

@@ -26,6 +26,7 @@ from utfproof.matching.floats import (
 )
 from utfproof.shapes import Shape, matching_dimension, tied_targets_dimension
 from utfproof.systems import Target, Universal
+from utfproof.systems.mlp import same_mlp
 
 
 def require_same_class(host: Universal, target: Target) -> None:
@@ -102,7 +103,7 @@ class Embedder:
         host = self.host
         require_same_class(host, target)
         shape, m = host.shape, host.m
-        M = matching_dimension(shape)
+        M = 0 if host.mlp is not None else matching_dimension(shape)
         require_memory(8 * shape.d_in * (3 * m + 2 * M), f"an embedding at {shape}, m = {m},", self.max_memory)
         if self.formula is not None:
             E, condition = self.formula(shape, m, widened(target))
@@ -160,7 +161,9 @@ def _require_genuine(host: Universal) -> None:
     for layer, head in np.ndindex(1 if host.tied else host.shape.layers, host.shape.heads):
         ours, theirs = host.maps(layer, head), genuine.maps(layer, head)
         pairs += [(ours.query, theirs.query), (ours.key, theirs.key), (ours.value[0], theirs.value[0])]
-    if any(not isinstance(a, SelectionMatrix) or not np.array_equal(entries(a), entries(b)) for a, b in pairs):
+    if not same_mlp(host.mlp, genuine.mlp) or any(
+        not isinstance(a, SelectionMatrix) or not np.array_equal(entries(a), entries(b)) for a, b in pairs
+    ):
         raise MalformedInput(
             f"this host carries the name {host.construction} but its matrices differ; "
             'drop the name (construction="") to solve the matching equations for it'

@@ -24,10 +24,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from utfproof.attention import AttentionKernel, GivenAttention, RationalAttention, attend
-from utfproof.errors import MalformedInput
+from utfproof.errors import MalformedInput, NotDefined
 from utfproof.ground.arrays import Array, brief, exact, eye, is_torch, namespace, one_line
 from utfproof.ground.selection import SelectionMatrix
 from utfproof.shapes import Shape
+from utfproof.systems.mlp import MLP
 
 
 class HeadMaps(NamedTuple):
@@ -46,12 +47,13 @@ def run_layers(
     positions: Array | None = None,
     carried: Callable[[int], Any] = lambda layer: None,
     start: tuple[Array, Array] | None = None,
+    mlp: MLP | None = None,
 ) -> Array:
     """X^l = sum_h A^{l,h} X^{l-1} V^{l,h} for l = 1 ... L, the loop that all five systems share; X^{l-1} is added where the
     shape has a residual stream, times `carried` of the layer where that is a matrix.
 
     x is [..., n, width]; positions [n] default to 0 ... n-1. start: factors (X, E) of x, for A^{1,h} (X E) V to be computed as
-    (A^{1,h} X) (E V).
+    (A^{1,h} X) (E V). mlp: each layer ends with x <- x + MLP(x), and X^{l-1} is added whatever the shape says.
     """
     if positions is None:
         positions = np.arange(x.shape[-2])
@@ -59,7 +61,7 @@ def run_layers(
         raise MalformedInput(f"positions has shape {list(np.shape(positions))}, expected [{n}]")
     _require_kernel(kernel, shape, x)
     for layer in range(shape.layers):
-        terms = [] if not shape.residual else [x if (way := carried(layer)) is None else x @ way]
+        terms = [] if not (shape.residual or mlp) else [x if (way := carried(layer)) is None else x @ way]
         for head in range(shape.heads):
             query, key, value = maps(layer, head)
             moved, rest = x, list(value)
@@ -75,6 +77,8 @@ def run_layers(
         x = terms[0]
         for term in terms[1:]:
             x = x + term
+        if mlp is not None:
+            x = x + mlp(x, layer)
     return x
 
 
@@ -301,7 +305,8 @@ class Universal:
 
     Arrays, or nested tuples of SelectionMatrix. Values may be given as factors: then R_V holds the first factor
     [L, H, m, d_v] and R_Vo the second [L, H, d_v, m], and they are never multiplied out here.
-    `construction` names where the parameters come from ("" for a file).
+    `construction` names where the parameters come from ("" for a file). mlp: the host's own MLPs, for targets without; its
+    blocks then have a residual stream, y <- y + sum_h A y R_V, y <- y + MLP(y), whatever the shape says of targets.
     Raises MalformedInput naming the parameter that does not fit, one with more layers or heads among them.
     """
 
@@ -313,6 +318,7 @@ class Universal:
     U: Any
     construction: str = ""
     R_Vo: Any = None
+    mlp: MLP | None = None
 
     tied = False
 
@@ -334,6 +340,14 @@ class Universal:
                     _require("R_Vv" + label, value[0], (self.m, inner))
                     _require("R_Vo" + label, value[1], (inner, self.m))
         _require("U", self.U, (self.m, self.shape.d_out))
+        if self.mlp is not None:
+            self.mlp.require_fit(self.shape.layers, self.m)
+
+    def require_attention_only(self, what: str) -> None:
+        """NotDefined for a host with MLPs: what is asked is about attention alone."""
+        if self.mlp is not None:
+            name = self.construction or "this host"
+            raise NotDefined(f"{name} has MLPs; {what} is defined for hosts of attention alone, such as sparse or tied")
 
     def maps(self, layer: int, head: int) -> HeadMaps:
         """(R_Q, R_K, (R_V,)) of a head, or (R_Q, R_K, (R_Vv, R_Vo)); layer and head count from 0."""
@@ -349,7 +363,7 @@ class Universal:
         _require("E", E, (..., self.shape.d_in, self.m))
         _require_alike(x=x, E=E, R_Q=self.R_Q, R_K=self.R_K, R_V=self.R_V, R_Vo=self.R_Vo, U=self.U)
         start = _unbounded(x, E, kernel) @ E
-        return run_layers(start, self.shape, self.maps, kernel, positions, self.carried) @ self.U
+        return run_layers(start, self.shape, self.maps, kernel, positions, self.carried, mlp=self.mlp) @ self.U
 
 
 @one_line

@@ -23,7 +23,7 @@ from utfproof.attention import (
     SoftmaxAttention,
     attend,
 )
-from utfproof.errors import MalformedInput
+from utfproof.errors import MalformedInput, OutsideClass
 from utfproof.ground.arrays import Array, eye, hstack, is_exact, namespace, one_line, to_numpy, zeros
 from utfproof.shapes import Shape
 from utfproof.systems import AugmentedTarget, Target
@@ -65,7 +65,9 @@ def require_row_stochastic(kernel: AttentionKernel) -> None:
 @one_line
 @dataclass(frozen=True, eq=False)
 class BiasedTarget:
-    """A target with biases: W_Q, W_K, W_V [L, H, D, d], W_O [L, H, d, D]; b_Q, b_K, b_V [L, H, d], b_O [L, D]; W_E [d_in, D],
+    """A target with biases, and with MLPs if it has a residual stream (mlp: each layer ends with x <- x + MLP(x)).
+
+    W_Q, W_K, W_V [L, H, D, d], W_O [L, H, d, D]; b_Q, b_K, b_V [L, H, d], b_O [L, D]; W_E [d_in, D],
     b_E [D]; W_U [D, d_out], b_U [d_out]. A bias of None is zero; W_E or W_U of None is the identity.
 
     constant: c [d_in] with X c = 1 for every valid input; None is ones, right for one-hots. With a token's and a position's
@@ -88,9 +90,14 @@ class BiasedTarget:
     b_E: Any = None
     b_U: Any = None
     constant: Any = None
+    mlp: Any = None
 
     def __post_init__(self) -> None:
         shape, D = self.shape, self.without_biases().width
+        if self.mlp is not None:
+            self.mlp.require_fit(shape.layers, D)
+            if not shape.residual:
+                raise MalformedInput(f"targets with MLPs have a residual stream; {shape} has none (residual=True)")
         lead, d = (shape.layers, shape.heads), shape.head_dim
         for name, expected in (
             ("b_Q", (*lead, d)),
@@ -111,7 +118,7 @@ class BiasedTarget:
         return int(self.W_Q.shape[-2])
 
     def without_biases(self) -> Target:
-        """The target of the same weights and no biases: not the same function."""
+        """The target of the same weights without biases and MLPs: not the same function."""
         return Target(self.shape, self.W_Q, self.W_K, self.W_V, self.W_O, self.W_E, self.W_U)
 
     def bias(self, name: str) -> Array:
@@ -149,12 +156,14 @@ class BiasedTarget:
                 values = stream @ self.W_V[layer][head] + b_V[layer][head]
                 mixed = attend(kernel, queries, keys, values, positions, layer=layer, head=head)
                 out = out + mixed @ self.W_O[layer][head]
-            stream = out
+            stream = out if self.mlp is None else out + self.mlp(out, layer)
         return (stream if self.W_U is None else stream @ self.W_U) + self.bias("b_U")
 
     def augmented(self) -> AugmentedTarget:
         """The same function on inputs with X c = 1, without biases: width D + 1, inner value width d + 1, in this target's
-        arithmetic. The last coordinate of the stream is 1 at every position."""
+        arithmetic. The last coordinate of the stream is 1 at every position. OutsideClass for a target with MLPs."""
+        if self.mlp is not None:
+            raise OutsideClass("this target has MLPs: hosts of attention alone do not serve it; use gated-mlp")
         D, d = self.width, self.shape.head_dim
         lead = (self.shape.layers, self.shape.heads)
 

@@ -83,7 +83,9 @@ def host_of(preset: Preset, seed: int, max_memory: int | None = None) -> Univers
             warnings.simplefilter("ignore", EffectiveHeadDimensionWarning)
             shape = shape.with_residual()
     name = {TRAINED: "random", RESIDUAL_TREE: "sparse"}.get(preset.host, preset.host)
-    return build_host(name, shape, preset.m, seed=seed, max_memory=max_memory)
+    host = build_host(name, shape, preset.m, seed=seed, max_memory=max_memory)
+    host.require_attention_only("training")
+    return host
 
 
 def build_model(

@@ -15,6 +15,7 @@ from utfproof.ground.arrays import one_line, to_numpy
 from utfproof.ground.selection import SelectionMatrix
 from utfproof.shapes import Shape, decimal, matching_dimension, positive_integer
 from utfproof.systems import AugmentedTarget, Target, TiedTarget, TiedUniversal, Universal
+from utfproof.systems.mlp import MLP, MULTIPLYING, same_mlp
 
 # --- what a file holds -------------------------------------------------------------------------------------
 from utfproof.weights.tensors import (
@@ -128,17 +129,49 @@ def read_target(
         raise file.refuse(str(error)) from error
 
 
+def _mlp_name(activation: str, name: str) -> str:
+    """The tensor of a host's MLP: its name says the activation, so that the digest of the file covers it."""
+    return f"mlp.{activation}.{name}"
+
+
+def _stored_mlp(tensors: dict[str, Any]) -> MLP | None:
+    """The MLP of a host's file, None where there is none. MalformedInput where its tensors do not fit one another."""
+    of = {name: name.split(".") for name in tensors if name.startswith("mlp.")}
+    activations = {parts[1] for parts in of.values()}
+    if not activations:
+        return None
+    if len(activations) > 1:
+        raise MalformedInput(f"the MLP has the activations {', '.join(sorted(activations))}, expected one")
+    named = {parts[2]: tensors[name] for name, parts in of.items()}
+    if missing := {"W_in", "W_out"} - named.keys():
+        raise MalformedInput(f"the MLP's {', '.join(sorted(missing))} is missing")
+    return MLP(activations.pop(), **named)
+
+
+_MLP_TENSORS = {
+    _mlp_name(g, name) for g in MULTIPLYING for name in ("W_in", "W_out", "W_gate", "b_in", "b_gate", "b_out")
+}
+
+
 def host_shape(
-    file: TensorFile, *, layers: int | None = None, d_in: int | None = None, residual: bool | None = None
+    file: TensorFile,
+    *,
+    layers: int | None = None,
+    d_in: int | None = None,
+    residual: bool | None = None,
+    mlps: bool = False,
 ) -> tuple[Shape, int, bool]:
-    """(shape, m, tied) of the host that a file holds, from names and shapes, checked against the metadata.
+    """(shape, m, tied) of the host that a file holds, from names and shapes, checked against the metadata. mlps: it may have
+    MLPs; MalformedInput where it has and may not.
 
     Whether there is a residual stream is said by the metadata or by `residual` (none by default). d_in is not visible in
     a host's tensors: the argument, else the metadata, else d_out.
     """
     system = known_system(file, ("universal", "looped-universal"))
     values = ("R_Vv", "R_Vo") if file.tensors.keys() & {"R_Vv", "R_Vo"} else ("R_V",)
-    require_tensors(file, {"R_Q", "R_K", "U", *values}, set())
+    if not mlps and any(name.startswith("mlp.") for name in file.tensors):
+        raise file.refuse("this host has MLPs, and what is asked is about hosts of attention alone")
+    require_tensors(file, {"R_Q", "R_K", "U", *values}, _MLP_TENSORS)
     tied = tied_by_rank(file, "R_Q", system)
     if file.tensors["U"].ndim != 2:
         raise file.refuse(f"U has {file.tensors['U'].ndim} axes, expected 2 (m, d_out)")
@@ -213,7 +246,7 @@ def stored_host(
 ) -> StoredHost:
     """Open a host's file, or take one that is open as it is. MalformedInput for files that hold no host, and where the
     metadata say another d_in."""
-    found = _opened(host, layers, d_in, residual, max_memory)
+    found = _opened(host, layers, d_in, residual, max_memory, mlps=False)
     said = _stored_integer(found.file, "d_in")
     if None not in (d_in, said) and d_in != said:
         raise found.file.refuse(f"metadata says d_in {said}, {d_in} was said")
@@ -221,20 +254,21 @@ def stored_host(
 
 
 def _opened(
-    host: HostFile, layers: int | None, d_in: int | None, residual: bool | None, max_memory: int | None
+    host: HostFile, layers: int | None, d_in: int | None, residual: bool | None, max_memory: int | None, *, mlps: bool
 ) -> StoredHost:
     """A host that may be for another d_in than the one it was built for: no other dimension depends on it."""
     if isinstance(host, StoredHost):
         return host
     file = read_tensors(host, max_memory=max_memory)
-    return StoredHost(file, *host_shape(file, layers=layers, d_in=d_in, residual=residual))
+    return StoredHost(file, *host_shape(file, layers=layers, d_in=d_in, residual=residual, mlps=mlps))
 
 
 def _host(tensors: dict[str, Any], shape: Shape, m: int, tied: bool, construction: str = "") -> Universal:
     """The host made of a file's tensors; MalformedInput where their shapes do not fit."""
     values = {"R_V": tensors["R_V"]} if "R_V" in tensors else {"R_V": tensors["R_Vv"], "R_Vo": tensors["R_Vo"]}
     parts = {name: tensors[name] for name in ("R_Q", "R_K", "U")}
-    return (TiedUniversal if tied else Universal)(shape, m, **parts, **values, construction=construction)
+    kind = TiedUniversal if tied else Universal
+    return kind(shape, m, **parts, **values, construction=construction, mlp=_stored_mlp(tensors))
 
 
 def read_host(
@@ -245,13 +279,13 @@ def read_host(
     residual: bool | None = None,
     max_memory: int | None = None,
 ) -> Universal:
-    """A host from R_Q, R_K, R_V (or the factors R_Vv, R_Vo) and U; float64.
+    """A host from R_Q, R_K, R_V (or the factors R_Vv, R_Vo), U and, where it has MLPs, their tensors; float64.
 
     `layers` is needed for tied hosts whose metadata does not say it; residual as in `host_shape`; d_in that
     of the embedding or target, which may be another one than the host was built for. A file whose
     metadata names a {0,1} construction must hold exactly that construction, and comes back as index maps.
     """
-    stored = _opened(host, layers, d_in, residual, max_memory)
+    stored = _opened(host, layers, d_in, residual, max_memory, mlps=True)
     file, shape, m, tied = stored.file, stored.shape, stored.m, stored.tied
     found = _host(floats(file, max_memory), shape, m, tied)
     name = file.metadata.get("construction", "")
@@ -287,7 +321,7 @@ def same_parameters(first: Universal, second: Universal) -> bool:
             ]
             if not all(np.array_equal(dense(a), dense(b)) for a, b in pairs):
                 return False
-    return np.array_equal(dense(first.U), dense(second.U))
+    return np.array_equal(dense(first.U), dense(second.U)) and same_mlp(first.mlp, second.mlp)
 
 
 def dense(matrix: Any) -> np.ndarray:
@@ -345,7 +379,7 @@ def stream_metadata(shape: Shape) -> dict[str, str]:
 def write_host(
     path: Path | str, host: Universal, *, dtype: str = "float64", metadata: dict[str, str] | None = None
 ) -> None:
-    """A host as R_Q, R_K, R_V, U, with metadata that names the system, its layers and its d_in."""
+    """A host as R_Q, R_K, R_V, U (and its MLP's tensors), with metadata that names the system, its layers and its d_in."""
     facts = {
         **host_metadata(host),
         **({"construction": host.construction} if host.construction else {}),
@@ -359,6 +393,8 @@ def write_host(
         "R_V": _grid(host, host.m, lambda maps: maps.value[0]),
         "U": _whole(dense(host.U)),
     }
+    if (mlp := host.mlp) is not None:
+        tensors |= {_mlp_name(mlp.activation, name): _whole(array) for name, array in mlp.arrays.items()}
     write_tensors(path, tensors, facts, dtype)
 
 

@@ -44,6 +44,7 @@ VOCABULARY, POSITIONS = {vocabulary}, {positions}
 CONTEXT = {context}  # the longest that was compared with the model; None: any
 SCALE, NORM, PAIRS = {scale!r}, {norm!r}, {pairs}
 ATTENTION = {attention}
+MLP = {activation!r}  # its activation; None: the host has no MLPs
 TYPES = {{"F64": torch.float64, "F32": torch.float32, "I32": torch.int32, "I8": torch.int8, "BOOL": torch.bool}}
 
 
@@ -78,6 +79,21 @@ class Host(nn.Module):
         rows, columns = getattr(self, name + "_rows"), getattr(self, name + "_columns")
         out = x.new_zeros(*x.shape[:-1], int(getattr(self, name + "_width")))
         return out.index_add(-1, columns, x.index_select(-1, rows))
+
+    def mlp(self, x, layer):
+        """The host's MLP, gated or not, with the biases that it has."""
+        parts = dict.fromkeys(("b_in", "b_gate", "b_out"), 0)
+        for name, tensor in self.named_buffers():
+            if name.startswith("mlp_"):  # tied weights have no axis of layers
+                name = name.removeprefix("mlp_")
+                parts[name] = (tensor if tensor.ndim == 1 + (name[0] == "W") else tensor[layer]).to(x.dtype)
+        kind, _, approximate = MLP.partition("-")
+        further = {{"approximate": approximate}} if approximate else {{}}
+        inner = x @ parts["W_in"] + parts["b_in"]
+        gated = "W_gate" in parts
+        driven = x @ parts["W_gate"] + parts["b_gate"] if gated else inner
+        driven = getattr(nn.functional, kind)(driven, **further)
+        return (driven * inner if gated else driven) @ parts["W_out"] + parts["b_out"]
 
     def normalised(self, x, place):
         """Rows over their root mean square, less their mean for a LayerNorm, where the host has a norm at this place."""
@@ -141,7 +157,7 @@ class Host(nn.Module):
                 at = f"_{{head}}" if TIED else f"_{{layer}}_{{head}}"
                 pattern = self.attention(self.times(x, "R_Q" + at), self.times(x, "R_K" + at), layer, head)
                 out = out + self.times(pattern @ x, "R_V" + at)
-            x = out
+            x = out if MLP is None else out + self.mlp(out, layer)
         return self.times(self.normalised(x, "end"), "U") + getattr(self, "constant", 0)
 '''
 
@@ -176,6 +192,8 @@ def _bytes(host: Universal, d_in: int) -> int:
             parts += [maps.query, maps.key, *maps.value]
     for part in parts:
         total += 8 * part.nonzeros if isinstance(part, SelectionMatrix) else 8 * int(np.prod(part.shape, dtype=object))
+    for array in {} if host.mlp is None else host.mlp.arrays.values():
+        total += 8 * int(np.prod(array.shape, dtype=object))
     return total
 
 
@@ -252,6 +270,8 @@ def write_module(
             maps, at = host.maps(layer, head), f"_{head}" if host.tied else f"_{layer}_{head}"
             arrays |= _stored("R_Q" + at, (maps.query,)) | _stored("R_K" + at, (maps.key,))
             arrays |= _stored("R_V" + at, tuple(maps.value))
+    if host.mlp is not None:
+        arrays |= {f"mlp_{name}": np.asarray(array, dtype=np.float64) for name, array in host.mlp.arrays.items()}
     for number, rotary in enumerate(by.rotary for by in layers):
         if rotary is not None:
             arrays |= {f"cos_{number}": rotary.cos, f"sin_{number}": rotary.sin}
@@ -270,7 +290,8 @@ def write_module(
         m=host.m,
         heads=shape.heads,
         layers=shape.layers,
-        residual=shape.residual,
+        residual=shape.residual or host.mlp is not None,
+        activation=None if host.mlp is None else host.mlp.activation,
         tied=host.tied,
         vocabulary=vocabulary,
         positions=positions,

@@ -134,6 +134,7 @@ def transformer_lens_tensors(
     """
     shape, m = host.shape, host.m
     require_embedding(host, E, vocabulary, positions)
+    host.require_attention_only("this layout of tensors")
     if not shape.residual:
         raise NotDefined("TransformerLens models have a residual stream and this host has none: no such tensors exist")
     if isinstance(kernel, ModelAttention) or not all(isinstance(part, Scale | Causal) for part in kernel.parts):
