@@ -8,7 +8,7 @@ coordinates. Inputs are one-hot tokens, so W_E or E has one row per token. docs/
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from fractions import Fraction
 from math import isqrt
@@ -17,17 +17,9 @@ from typing import Any
 import numpy as np
 
 from utfproof.attention import AttentionKernel
-from utfproof.constructions.residual import moebius
 from utfproof.constructions.sparse import prefix_tree_host
 from utfproof.errors import MalformedInput, NotDefined, OutsideClass
-from utfproof.exact.symbolic.normalisation import (
-    Surd,
-    characteristic,
-    common_factor,
-    four_squares,
-    root_parts,
-    square_factor,
-)
+from utfproof.exact.symbolic.normalisation import Surd, four_squares, root_parts, square_factor
 from utfproof.ground.arrays import Array
 from utfproof.shapes import Shape, matching_dimension
 from utfproof.systems import Target, Universal
@@ -138,25 +130,26 @@ def _one_layer(shape: Shape) -> None:
         raise NotDefined(f"normalised models are written out with a residual stream, {shape} has none")
 
 
-def one_layer_equations(target: Target, norm: Norm) -> Array:
-    """W_all [d_in, M_res] for L = 1, norm before the layer: nu(W_E) W_Q by head, nu(W_E) W_K, W_E W_U, nu(W_E) M^h W_U."""
+def _one_layer_parts(target: Target, norm: Norm) -> tuple[Array, Array, list[Array]]:
+    """nu(W_E) W_Q and nu(W_E) W_K by head, side by side; W_E W_U; nu(W_E) M^h W_U by head."""
     _one_layer(target.shape)
     rows, out = target.embedding(), target.unembedding()
     inner, heads = norm(rows), [target.parameters(0, h) for h in range(target.shape.heads)]
     values = [inner @ target.value_form(0, h) @ out for h in range(target.shape.heads)]
-    return np.concatenate([*(inner @ h[0] for h in heads), *(inner @ h[1] for h in heads), rows @ out, *values], axis=1)
+    return np.concatenate([inner @ h[i] for i in (0, 1) for h in heads], axis=1), rows @ out, values
 
 
-def embed_one_layer(shape: Shape, target: Target, norm: Norm) -> Array:
-    """E [d_in, M_res] with which the residual prefix tree, without a norm, gives a target with a norm before its layer."""
-    wanted = one_layer_equations(target, norm)
-    inner = 2 * shape.heads * shape.head_dim
-    return np.concatenate([wanted[:, :inner], *moebius(_leaves(shape, wanted[:, inner:]), shape.letters, 1)], axis=1)
+def one_layer_equations(target: Target, norm: Norm) -> Array:
+    """W_all [d_in, M_res] for L = 1, norm before the layer."""
+    readers, stream, values = _one_layer_parts(target, norm)
+    return np.concatenate([readers, stream, *values], axis=1)
 
 
-def _leaves(shape: Shape, outputs: Array) -> Array:
-    """The output columns [d_in, (H+1) d_out] by letter, [H+1, d_in, d_out]."""
-    return np.array([outputs[:, h * shape.d_out : (h + 1) * shape.d_out] for h in range(shape.letters)], dtype=object)
+def embed_one_layer(target: Target, norm: Norm, ratio: Any = 1) -> Array:
+    """E [d_in, M_res] with which the residual prefix tree, without a norm, gives a target with a norm before its layer. ratio:
+    of what the heads read."""
+    readers, stream, values = _one_layer_parts(target, norm)
+    return np.concatenate([ratio * readers, stream - ratio * sum(values), *(ratio * v for v in values)], axis=1)
 
 
 def one_layer_host(shape: Shape, bound: int, kind: str) -> Universal:
@@ -165,12 +158,8 @@ def one_layer_host(shape: Shape, bound: int, kind: str) -> Universal:
     at most `bound` in absolute value (W_E = W_U = I)."""
     _one_layer(shape)
     M, H, d, w = matching_dimension(shape), shape.heads, shape.head_dim, shape.d_in
-    tree = prefix_tree_host(shape, M + 4)
     theta = _root_above(Fraction(2 * H * d * w**2 * bound**2 + (H + H**2) * w**3 * (d * bound**2) ** 2, M))
-    scaled = [[theta * _exact(tree.maps(0, h)[i]) for h in range(H)] for i in (0, 1)]
-    values = [theta * _exact(tree.maps(0, h).value[0]) for h in range(H)]
-    host = Universal(shape, M + 4, [scaled[0]], [scaled[1]], [values], _exact(tree.U))
-    return mirrored(host) if kind == "layer" else host
+    return constant_host(prefix_tree_host(shape, M), theta, kind)
 
 
 def embed_one_layer_host(host: Universal, target: Target, norm: Norm) -> Array:
@@ -178,28 +167,35 @@ def embed_one_layer_host(host: Universal, target: Target, norm: Norm) -> Array:
 
     OutsideClass where no power of two up to 2^64 leaves room for them: the weights exceed the bound of the host.
     """
-    shape, m = host.shape, host.m // 2 if norm.kind == "layer" else host.m
-    inner = 2 * shape.heads * shape.head_dim
-    theta = max(abs(v) for v in np.ravel(host.maps(0, 0).query)) * (2 if norm.kind == "layer" else 1)
-    wanted = one_layer_equations(target, norm)
-    for power in range(65):
-        ratio = Fraction(2**power, theta)
-        leaves = _leaves(shape, wanted[:, inner:])
-        leaves[1:] *= ratio
-        rows = np.concatenate([ratio * wanted[:, :inner], *moebius(leaves, shape.letters, 1)], axis=1)
-        spare = [m * (4**power - norm.eps) - sum(v * v for v in row) for row in rows]
-        if min(spare) >= 0:
-            return _completed(m, norm, rows, spare)
-    raise OutsideClass(
-        f"the weights of this target are too large for the host at {shape}, whose own rows are normalised"
+    m = _own_width(host, norm)
+    theta = max(abs(v) for v in np.ravel(host.maps(0, 0).query)) * host.m // m
+    return _fitted(
+        host, norm, lambda kappa: embed_one_layer(target, norm, Fraction(kappa, theta)), lambda k: m * (k**2 - norm.eps)
     )
 
 
+def _fitted(host: Universal, norm: Norm, rows: Callable[[int], Array], length: Callable[[int], Any]) -> Array:
+    """E of the first power of two, kappa, whose rows are no longer than the root of length(kappa): filled up to that."""
+    for kappa in (2**power for power in range(65)):
+        used = rows(kappa)
+        spare = [length(kappa) - sum(v * v for v in row) for row in used]
+        if min(spare) >= 0:
+            return _completed(_own_width(host, norm), norm, used, spare)
+    raise OutsideClass(
+        f"the weights of this target are too large for the host at {host.shape}, whose own rows are normalised"
+    )
+
+
+def _own_width(host: Universal, norm: Norm) -> int:
+    """m before mirroring."""
+    return host.m // 2 if norm.kind == "layer" else host.m
+
+
 def _completed(m: int, norm: Norm, used: Array, spare: Iterable[Any]) -> Array:
-    """Rows [d_in, m], or (E, -E) for LayerNorm: what is used, four squares that sum to what is spare, zeros."""
+    """E [d_in, m]: what is used, four squares that sum to what is spare, zeros; (E, -E) for LayerNorm."""
     squares = np.array([four_squares(v) for v in spare], dtype=object)
-    E = np.zeros((len(used), m), dtype=object)
-    E[:, : used.shape[1] + 4] = np.concatenate([used, squares], axis=1)
+    zeros = np.zeros((len(used), m - used.shape[1] - 4), dtype=object)
+    E = np.concatenate([used, squares, zeros], axis=1)
     return np.concatenate([E, -E], axis=1) if norm.kind == "layer" else E
 
 
@@ -226,47 +222,38 @@ def final_norm_host(shape: Shape, bound: int, norm: Norm) -> Universal:
     keys = [_units(m, D + (H + h) * d, 0, d, d, 1) for h in range(H)]
     values = [_units(m, start + h * D, 0, D, m, theta) for h in range(H)]
     host = Universal(shape, m, [queries], [keys], [values], _units(m, 0, 0, D, D, Fraction(1, r)))
-    return mirrored(host) if norm.kind == "layer" else host
+    return _mirrored_for(norm.kind, host)
 
 
 def embed_final_norm(host: Universal, target: Target, norm: Norm) -> Array:
     """E [d_in, m] for `final_norm_host` and a target with W_E = W_U = I. OutsideClass where its weights are too large."""
-    shape, layer_norm = host.shape, norm.kind == "layer"
-    H, D, m = shape.heads, shape.d_in, host.m // 2 if layer_norm else host.m
-    r, heads = isqrt(m // D), [target.parameters(0, h) for h in range(shape.heads)]
-    theta = max(np.ravel(host.maps(0, 0).value[0])) * (2 if layer_norm else 1)
-    centre = _centring(D) if layer_norm else np.eye(D, dtype=int).astype(object)
-    for power in range(65):
-        alpha = 2**power * r
-        blocks = [Fraction(alpha, theta) * target.value_form(0, h) @ centre for h in range(H)]
-        program = np.concatenate([*(h[0] for h in heads), *(h[1] for h in heads), *blocks], axis=1)
-        spare = [m * norm.eps * (4**power - 1) - sum(v * v for v in row) for row in program]
-        if min(spare) >= 0:
-            return _completed(m, norm, np.concatenate([alpha * centre, program], axis=1), spare)
-    raise OutsideClass(
-        f"the weights of this target are too large for the host at {shape}, whose own rows are normalised"
+    D, m = host.shape.d_in, _own_width(host, norm)
+    r, heads = isqrt(m // D), [target.parameters(0, h) for h in range(host.shape.heads)]
+    theta = max(np.ravel(host.maps(0, 0).value[0])) * host.m // m
+    centre = _centre(D, norm)
+    forms = [target.value_form(0, h) @ centre for h in range(host.shape.heads)]
+
+    def rows(kappa: int) -> Array:
+        program = [*(h[0] for h in heads), *(h[1] for h in heads), *(Fraction(kappa * r, theta) * v for v in forms)]
+        return np.concatenate([kappa * r * centre, *program], axis=1)
+
+    stream = sum(v * v for v in r * centre[0])
+    return _fitted(host, norm, rows, lambda kappa: m * norm.eps * (kappa**2 - 1) + kappa**2 * stream)
+
+
+def _mirrored_for(kind: str, host: Universal) -> Universal:
+    """The host, for LayerNorm on rows (z, -z), 2m wide: their mean is zero, so LayerNorm does to them what RMS does to z."""
+    if kind != "layer":
+        return host
+
+    def read(matrix: Array) -> Array:
+        return Fraction(1, 2) * np.concatenate([matrix, -matrix], axis=0)
+
+    queries, keys, values = (
+        [[read(matrix) for matrix in row] for row in grid] for grid in (host.R_Q, host.R_K, host.R_V)
     )
-
-
-def mirrored(host: Universal) -> Universal:
-    """The host on rows (z, -z), 2m wide: their mean is zero, so LayerNorm does to them what RMS does to z."""
-    half = Fraction(1, 2)
-
-    def read(matrix: Any) -> Array:
-        return np.concatenate([half * matrix, -half * matrix], axis=0)
-
-    def both(matrix: Any) -> Array:
-        return np.concatenate([read(matrix), -read(matrix)], axis=1)
-
-    maps = [[host.maps(layer, h) for h in range(host.shape.heads)] for layer in range(host.shape.layers)]
-    return Universal(
-        host.shape,
-        2 * host.m,
-        [[read(_exact(h.query)) for h in row] for row in maps],
-        [[read(_exact(h.key)) for h in row] for row in maps],
-        [[both(_exact(h.value[0])) for h in row] for row in maps],
-        read(_exact(host.U)),
-    )
+    values = [[np.concatenate([matrix, -matrix], axis=1) for matrix in row] for row in values]
+    return Universal(host.shape, 2 * host.m, queries, keys, values, read(host.U))
 
 
 def _root_above(value: Fraction) -> int:
@@ -277,77 +264,33 @@ def _root_above(value: Fraction) -> int:
 # --- two layers: an isometric image of the target's stream ---------------------------------------------------
 
 
-@dataclass(frozen=True)
 class TwoLayers:
     """Widths and scales of the two-layer host at one shape, for weights at most `bound` in absolute value, and one norm.
 
     The stream is alpha y T + s: T [D, image] is an isometry with columns W_Q^2, W_K^2, M^2, I over `scale` and a completion; s
-    depends on the token only and holds what layer 1 needs, times kappa / theta, and four spare coordinates.
+    depends on the token only and holds what layer 1 needs, times kappa / theta, and four spare coordinates. NotDefined for
+    other shapes, and for eps = 0.
     """
 
-    shape: Shape
-    bound: int
-    norm: Norm
-
-    def __post_init__(self) -> None:
-        s = self.shape
-        if s.layers != 2 or s.d_in != s.d_out or not s.residual:
-            raise NotDefined(f"the isometric host has two layers, a residual stream and d_in = d_out, not {s}")
-        if self.norm.eps <= 0:
+    def __init__(self, shape: Shape, bound: int, norm: Norm) -> None:
+        if shape.layers != 2 or shape.d_in != shape.d_out or not shape.residual:
+            raise NotDefined(f"the isometric host has two layers, a residual stream and d_in = d_out, not {shape}")
+        if norm.eps <= 0:
             raise NotDefined("the isometric host needs eps > 0: without it no token's row can hold anything constant")
-
-    @property
-    def read(self) -> int:
-        """Columns of T that are read: 2dH + D (H + 1)."""
-        s = self.shape
-        return 2 * s.head_dim * s.heads + s.d_in * (s.heads + 1)
-
-    @property
-    def image(self) -> int:
-        """Columns of T: those read and 4D that complete it with rational entries."""
-        return self.read + 4 * self.shape.d_in
-
-    @property
-    def program(self) -> int:
-        """Coordinates for layer 1: queries, keys, and per head the image of what it writes (and its mean)."""
-        s = self.shape
-        return 2 * s.head_dim * s.heads + s.heads * (self.image + (self.norm.kind == "layer"))
-
-    @property
-    def ratio(self) -> int:
-        """r with m = D r^2 (before mirroring), so that sqrt(m / D) is rational."""
-        needed = self.image + self.program + 4
-        return isqrt((needed - 1) // self.shape.d_in) + 1
-
-    @property
-    def width(self) -> int:
-        """m before mirroring."""
-        return int(self.shape.d_in * self.ratio**2)
-
-    @property
-    def alpha(self) -> int:
-        """Scale of the image of the stream: kappa r."""
-        return KAPPA * self.ratio
-
-    @property
-    def scale(self) -> int:
-        """Above the norm of the columns that are read, for every target of the class."""
-        s = self.shape
-        form = s.d_in * s.heads * (s.head_dim * self.bound**2) ** 2
-        return _root_above(Fraction(s.d_in * (2 * s.head_dim * s.heads * self.bound**2 + form + 1)))
-
-    @property
-    def room(self) -> Fraction:
-        """Squared length of what depends on the token only: m eps (kappa^2 - 1), before mirroring."""
-        return self.width * self.norm.eps * (KAPPA**2 - 1)
-
-    @property
-    def theta(self) -> int:
-        """So large that the program of every target of the class leaves room for the spare coordinates."""
-        s = self.shape
-        form = s.d_in * s.heads * (s.head_dim * self.bound**2) ** 2
-        square = 2 * s.head_dim * s.heads * self.bound**2 + 2 * self.alpha**2 * form
-        return _root_above(Fraction(KAPPA**2 * s.d_in * square) / self.room)
+        self.shape, self.bound, self.norm = shape, bound, norm
+        H, d, D = shape.heads, shape.head_dim, shape.d_in
+        self.read = 2 * d * H + D * (H + 1)
+        self.image = self.read + 4 * D
+        program = 2 * d * H + H * (self.image + (norm.kind == "layer"))
+        # m = D r^2 before mirroring, so that sqrt(m / D) is rational
+        ratio = isqrt((self.image + program + 3) // D) + 1
+        self.width, self.alpha = D * ratio**2, KAPPA * ratio
+        # squared lengths of the readers and value forms of every target of the class
+        readers, forms = 2 * d * H * bound**2, D * H * (d * bound**2) ** 2
+        self.scale = _root_above(Fraction(D * (readers + forms + 1)))
+        # squared length of what depends on the token only
+        self.room = self.width * norm.eps * (KAPPA**2 - 1)
+        self.theta = _root_above(Fraction(KAPPA**2 * D * (readers + 2 * self.alpha**2 * forms)) / self.room)
 
 
 def two_layer_host(plan: TwoLayers) -> Universal:
@@ -371,10 +314,10 @@ def two_layer_host(plan: TwoLayers) -> Universal:
     U = _units(m, identity, 0, D, D, Fraction(plan.scale, plan.alpha))
     if not layer_norm:
         return Universal(s, m, queries, keys, [first, second], U)
-    centre = _centring(D)
+    centre = _centre(D, plan.norm)
     for h, p in enumerate(places):
         second[h][p : p + D, identity : identity + D] = KAPPA * centre
-    host = mirrored(Universal(s, m, queries, keys, [first, second], U))
+    host = _mirrored_for("layer", Universal(s, m, queries, keys, [first, second], U))
     # the mean of the target's row is the mean of the host's, which its LayerNorm does not see
     for h, p in enumerate(places):
         host.R_V[0][h][start + h * block + t] += Fraction(plan.theta, 2)
@@ -385,8 +328,10 @@ def two_layer_host(plan: TwoLayers) -> Universal:
     return host
 
 
-def _centring(D: int) -> Array:
-    return np.array([[Fraction(int(i == j)) - Fraction(1, D) for j in range(D)] for i in range(D)], dtype=object)
+def _centre(D: int, norm: Norm) -> Array:
+    """The matrix that takes the mean off a row for LayerNorm, I for RMS."""
+    mean = Fraction(norm.kind == "layer", D)
+    return np.array([[int(i == j) - mean for j in range(D)] for i in range(D)], dtype=object)
 
 
 def embed_two_layers(plan: TwoLayers, target: Target) -> Array:
@@ -398,13 +343,12 @@ def embed_two_layers(plan: TwoLayers, target: Target) -> Array:
     if max(abs(v) for v in weights) > plan.bound:
         raise OutsideClass(f"a weight of this target exceeds the bound {plan.bound} of the host")
     layer_norm = plan.norm.kind == "layer"
-    eye = np.array([[Fraction(int(i == j)) for j in range(D)] for i in range(D)], dtype=object)
-    centre = _centring(D) if layer_norm else eye
+    eye, centre = np.eye(D, dtype=int).astype(object), _centre(D, norm=plan.norm)
     heads = [[target.parameters(layer, h) for h in range(H)] for layer in (0, 1)]
     columns = [*(h[0] for h in heads[1]), *(h[1] for h in heads[1])]
     columns += [target.value_form(1, h) for h in range(H)]
     read = Fraction(1, plan.scale) * np.concatenate([*columns, eye], axis=1)
-    completion = np.array(square_factor((eye - read @ read.T).tolist()), dtype=object)
+    completion = square_factor(eye - read @ read.T)
     T = centre @ np.concatenate([read, completion], axis=1)
     program = [*(h[0] for h in heads[0]), *(h[1] for h in heads[0])]
     for h in range(H):
@@ -424,24 +368,21 @@ def embed_two_layers(plan: TwoLayers, target: Target) -> Array:
 def constant_host(host: Universal, rho: int, kind: str) -> Universal:
     """The residual host with four more coordinates that nothing reads or writes, readers and values times rho, m + 4; mirrored
     for LayerNorm. With `embed_constant` its normalised rows, times rho, are nearly the rows themselves."""
-    m, shape = host.m + 4, host.shape
+    m = host.m + 4
 
-    def wider(matrix: Any, columns: int) -> Array:
-        inner = _exact(matrix)
-        out = np.zeros((m, columns), dtype=object)
-        out[: inner.shape[0], : inner.shape[1]] = inner
-        return out
+    def wider(matrix: Any, columns: int, factor: int) -> Array:
+        inner = factor * _exact(matrix)
+        return np.pad(inner, ((0, 4), (0, columns - inner.shape[1])))
 
-    maps = [[host.maps(layer, h) for h in range(shape.heads)] for layer in range(shape.layers)]
-    found = Universal(
-        shape,
-        m,
-        [[rho * wider(h.query, shape.head_dim) for h in row] for row in maps],
-        [[rho * wider(h.key, shape.head_dim) for h in row] for row in maps],
-        [[rho * wider(h.value[0], m) for h in row] for row in maps],
-        wider(host.U, shape.d_out),
+    def grid(kind: int, columns: int) -> list[list[Array]]:
+        found = [[_exact(host.maps(layer, h)[kind]) for h in range(shape.heads)] for layer in range(shape.layers)]
+        return [[wider(v[0] if kind == 2 else v, columns, rho) for v in row] for row in found]
+
+    shape = host.shape
+    wide = Universal(
+        shape, m, grid(0, shape.head_dim), grid(1, shape.head_dim), grid(2, m), wider(host.U, shape.d_out, 1)
     )
-    return mirrored(found) if kind == "layer" else found
+    return _mirrored_for(kind, wide)
 
 
 def embed_constant(E: Array, rho: int, norm: Norm) -> Array:
@@ -477,14 +418,17 @@ def first_layer_directions(target: Target, norm: Norm) -> Array:
     return np.concatenate(moved, axis=0)
 
 
-def shared_scale(host: Universal, target: Target) -> list[Fraction]:
-    """The polynomial whose nonzero roots kappa make kappa tr(M^{2,h}) an eigenvalue of R_V^{2,h} for every head h (d = 1); a
-    constant where there are none, and then no E matches this target by a host that normalises its own rows."""
-    found: list[Fraction] = []
+def shared_scale(host: Universal, target: Target) -> Any:
+    """The polynomial (fmpq_poly) whose nonzero roots kappa make kappa tr(M^{2,h}) an eigenvalue of R_V^{2,h} for every head h
+    (d = 1); a constant where there are none, and then no E matches this target by a host that normalises its own rows."""
+    from flint import fmpq, fmpq_mat, fmpq_poly
+
+    found = fmpq_poly([0])
     for h in range(host.shape.heads):
-        trace = sum(target.value_form(1, h)[i, i] for i in range(target.width))
-        value = characteristic(_exact(host.maps(1, h).value[0]))
-        found = common_factor(found, [c * Fraction(trace) ** i for i, c in enumerate(value)])
+        entries = [Fraction(v) for v in np.ravel(_exact(host.maps(1, h).value[0]))]
+        matrix = fmpq_mat(host.m, host.m, [fmpq(v.numerator, v.denominator) for v in entries])
+        trace = int(np.trace(target.value_form(1, h)))
+        found = found.gcd(matrix.charpoly()(fmpq_poly([0, trace])))
     while found and found[0] == 0:
-        found = found[1:]
+        found = fmpq_poly(found.coeffs()[1:])
     return found
