@@ -20,6 +20,8 @@ settings.register_profile("default", deadline=None, suppress_health_check=[Healt
 settings.register_profile("ci", parent=settings.get_profile("default"), derandomize=True)
 settings.load_profile("ci" if os.environ.get("CI") else "default")
 
+os.environ.setdefault("UTFPROOF_UTFCHECK", "")
+"""No verified checker, whether or not it is built here; tests of it name it."""
 os.environ["COLUMNS"] = "80"
 """Whatever the terminal's width; what is about other widths sets its own."""
 

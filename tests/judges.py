@@ -11,7 +11,7 @@ import sceptic
 
 from utfproof.certificates import checker
 
-UTFCHECK = Path(os.environ.get("UTFPROOF_UTFCHECK", Path(__file__).parents[1] / "proofs" / "checker" / "utfcheck"))
+UTFCHECK = Path(os.environ.get("UTFPROOF_UTFCHECK") or Path(__file__).parents[1] / "proofs" / "checker" / "utfcheck")
 OPTIONS = checker.Options()
 
 

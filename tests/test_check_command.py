@@ -166,7 +166,7 @@ def test_what_is_skipped_is_said(tmp_path, capsys):
     code, said = run(capsys, folder)
     assert (code, said.err) == (0, "")
     valid, others, link = said.out.splitlines()
-    assert valid.startswith("valid")
+    assert valid.startswith("checked")
     assert others == (
         f"skipped   {folder}: other endings than .json (1 without an ending, 1 .JSON, 1 .md) are not looked at; "
         "name a file to have it checked"

@@ -97,7 +97,7 @@ def test_pages_run_elsewhere_are():
 # --- the runner can fail -------------------------------------------------------------------------------------
 
 PAGE = "# A page\n\n```\n$ utfproof certify tied -H 1 -L 1 -d 1 --d-in 1 -o a.json\n...\n$ utfproof check a.json\n{shown}```\n"
-RIGHT = "valid     a.json: universal by matching: tied at H=1, L=1, d=1, d_in=1, d_out=1, m=3\n"
+RIGHT = "checked   a.json: universal by matching: tied at H=1, L=1, d=1, d_in=1, d_out=1, m=3\n"
 WRONG = {
     "a figure": (RIGHT.replace("m=3", "m=4"), "the page shows"),
     "a line too many": (RIGHT + "and more\n", "the end"),

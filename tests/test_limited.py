@@ -103,4 +103,4 @@ def test_wrong_limits_are_refused(option):
 def test_the_command_reports_limits(folder):
     done = command("--json", "--max-seconds", "1", folder)
     assert done.returncode == 3
-    assert [row["status"] for row in json.loads(done.stdout)["results"]] == ["valid", "limit", "valid"]
+    assert [row["status"] for row in json.loads(done.stdout)["results"]] == ["checked", "limit", "checked"]

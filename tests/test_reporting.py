@@ -42,6 +42,7 @@ def claim(id, verdict="holds", notion="matching", **fields):
         "agrees": True,
         "problems": [],
         "evidence": ["exact certificate"],
+        "basis": "checked",
         "proof": None,
         "theorems": [],
         "theorems_lack": None,

@@ -12,14 +12,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 from corpus import canonical, derived
+from judges import UTFCHECK
 
-from utfproof.certificates import checker
+from utfproof.certificates import checker, verified
 from utfproof.certificates.identities import identity_certificate
-from utfproof.certificates.lower_bounds import null_vector_certificate
+from utfproof.certificates.lower_bounds import dimension_certificate, null_vector_certificate
 from utfproof.certificates.prover import certify, certify_weights
-from utfproof.cli import verified
 from utfproof.constructions import build_host
-from utfproof.errors import MalformedInput
 from utfproof.shapes import Shape
 from utfproof.weights import write_host
 
@@ -39,12 +38,11 @@ KINDS = (
 
 @pytest.fixture(scope="module")
 def utfcheck():
-    try:
-        return str(verified.binary())
-    except MalformedInput:
+    if not UTFCHECK.is_file():
         if os.environ.get("UTFPROOF_REQUIRE_CHECKER"):
             pytest.fail("UTFPROOF_REQUIRE_CHECKER is set and make checker has not run")
         pytest.skip("the verified checker is not built (make checker)")
+    return str(UTFCHECK)
 
 
 def verdicts(utfcheck, *paths):
@@ -71,8 +69,7 @@ def test_what_it_does_not_cover_is_not_valid(utfcheck, tmp_path):
     certify("symmetric-keys", Shape(2, 2, 2, 1)).write(tmp_path / "a.json")
     done = subprocess.run([utfcheck, tmp_path], capture_output=True, text=True, check=False)
     assert (done.returncode, "kind not covered" in done.stdout) == (4, True)
-    command = [sys.executable, "-m", "utfproof", "check", "--verified", str(tmp_path)]
-    assert subprocess.run(command, capture_output=True, check=False).returncode == 4
+    assert check(utfcheck, "--require", "proved", tmp_path)[0] == 4
 
 
 def test_other_json_in_a_folder_is_passed_over(utfcheck, tmp_path):
@@ -138,19 +135,36 @@ def test_another_spelling_of_the_same_json_is_rejected(utfcheck, tmp_path):
     assert all(said.startswith("rejected") for said in verdicts(utfcheck, tmp_path).values())
 
 
-def test_the_command_runs_it_as_a_third_judge(utfcheck):
-    command = [
-        sys.executable,
-        "-m",
-        "utfproof",
-        "check",
-        "--verified",
-        str(ROOT / "certificates" / "sparse-1-hop.json"),
-    ]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stderr) == (0, "")
-    assert "sparse-1-hop.json: valid, " in done.stdout
-    assert subprocess.run([*command, "--json"], capture_output=True, check=False).returncode == 2
+def check(utfcheck, *arguments):
+    """Exit code and output of `utfproof check` with this program, which may be "" for none."""
+    command = [sys.executable, "-m", "utfproof", "check", *map(str, arguments)]
+    environment = {**os.environ, verified.VARIABLE: utfcheck}
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
+    return done.returncode, done.stdout
+
+
+def test_check_says_how_it_knows(utfcheck, tmp_path):
+    """Proved, checked and cited; one that is proved is not cited as well."""
+    shape = Shape(2, 2, 1, 1)
+    certify("tied", shape).write(tmp_path / "a.json")
+    certify("symmetric-keys", Shape(2, 2, 2, 1)).write(tmp_path / "b.json")
+    dimension_certificate(shape, 3, notion="attention-matching", targets="generic untied").write(tmp_path / "c.json")
+    dimension_certificate(shape, 3).write(tmp_path / "d.json")
+    code, said = check(utfcheck, tmp_path)
+    *lines, counts, trusted = said.splitlines()
+    assert (code, [line.split()[0] for line in lines]) == (0, ["proved", "checked", "cited", "proved"])
+    assert "; proved: rank-permutation: universal by matching, targets: all untied; host: tied; " in lines[0]
+    assert "the bound is proved in docs/proofs/attention-matching-bound.md, section 1" in lines[2]
+    assert "docs/proofs" not in lines[3]
+    assert counts == "2 proved, 1 checked, 1 cited"
+    assert trusted.startswith(f"proved by {utfcheck}: extracted by Coq ")
+    assert re.search(r"compiled by OCaml [\d.]+ with Zarith .* lines of OCaml", trusted)
+    document = json.loads(check(utfcheck, "--json", tmp_path)[1])
+    assert document["counts"] == {"proved": 2, "checked": 1, "cited": 1}
+    assert [row["status"] for row in document["results"]] == ["proved", "checked", "cited", "proved"]
+    assert document["results"][1]["not_proved"] == "kind not covered (identity of this form)"
+    assert [check(utfcheck, "--require", least, tmp_path)[0] for least in ("proved", "checked")] == [4, 4]
+    assert check(utfcheck, "--require", "proved", tmp_path / "a.json", tmp_path / "d.json")[0] == 0
 
 
 def test_numbers_that_come_round_again_in_machine_integers_are_not_taken_for_others(utfcheck, tmp_path):
@@ -237,10 +251,35 @@ def test_a_rejected_certificate_decides_the_exit_status(utfcheck, tmp_path):
         assert subprocess.run([utfcheck, "--seconds", "1", *paths], capture_output=True, check=False).returncode == 1
 
 
-def test_without_the_program_it_says_how_to_build_it(monkeypatch):
-    monkeypatch.setenv("UTFPROOF_UTFCHECK", "/nowhere/utfcheck")
-    with pytest.raises(MalformedInput, match="make checker"):
-        verified.require(False)
+def test_without_the_program_nothing_is_proved(tmp_path):
+    certify("tied", Shape(1, 1, 1, 1)).write(tmp_path / "a.json")
+    dimension_certificate(Shape(1, 1, 1, 1), 2).write(tmp_path / "b.json")
+    code, said = check("", tmp_path)
+    assert (code, [line.split()[0] for line in said.splitlines()[:2]]) == (0, ["checked", "cited"])
+    assert check("", "--require", "checked", tmp_path / "a.json")[0] == 0
+    assert check("", "--require", "checked", tmp_path)[0] == 4
+    assert check("", "--require", "proved", tmp_path / "a.json")[0] == 4
+    assert check("/nowhere/utfcheck", tmp_path)[0] == 2
+
+
+PROGRAMS = {
+    "a judge that rejects": ("$3: rejected (the check fails), 0.0 s", 1, 70, "error"),
+    "a judge that breaks off": ("", 2, 0, "checked"),
+    "a judge that says valid and exits with 4": ("$3: valid, proved all, 0.0 s", 4, 0, "checked"),
+    "a judge that exits with 0 and says nothing": ("", 0, 0, "checked"),
+}
+
+
+@pytest.mark.parametrize("judge", PROGRAMS)
+def test_what_another_judge_can_do(judge, tmp_path):
+    """It proves a certificate only by word and exit code; what it rejects has no verdict."""
+    says, exits, code, status = PROGRAMS[judge]
+    program = tmp_path / "utfcheck"
+    program.write_text(f'#!/bin/sh\necho "{says}"\nexit {exits}\n')
+    program.chmod(0o755)
+    certify("tied", Shape(1, 1, 1, 1)).write(tmp_path / "a.json")
+    found, said = check(str(program), "--json", tmp_path / "a.json")
+    assert (found, json.loads(said)["results"][0]["status"]) == (code, status)
 
 
 FAULTS = {

@@ -9,6 +9,7 @@ library of proofs/ is built first where it is not. Standard library only.
 
 from __future__ import annotations
 
+import json
 import shutil
 import subprocess
 import sys
@@ -30,7 +31,8 @@ THEORIES = (
     ("Certificate",),
 )
 """Those of a row need the rows above, and are compiled side by side; Extract comes last."""
-OCAML = ("zar.ml", "program.mli", "program.ml", "sha256.ml", "json.ml", "weights.ml", "main.ml")
+BY_HAND = ("zar.ml", "sha256.ml", "json.ml", "weights.ml", "main.ml")
+OCAML = (BY_HAND[0], "program.mli", "program.ml", "built.ml", *BY_HAND[1:])
 PACKAGES = ("ocaml-nox", "ocaml-findlib", "libzarith-ocaml-dev")
 """Debian's names."""
 BINARY = HERE / "utfcheck"
@@ -69,9 +71,20 @@ def build() -> None:
     for name in OCAML:
         if (HERE / name).is_file():
             shutil.copy(HERE / name, place)
+    (place / "built.ml").write_text(f"let trusted = {json.dumps(trusted())}\n")
     command = ["ocamlfind", "ocamlopt", "-package", "zarith,unix", "-linkpkg"]
     check.coq(*command, "-w", "-a", "-o", str(BINARY), *OCAML, cwd=place)
     print(f"{asked} soundness theorems, all {CLOSED}; proofs/checker/utfcheck, {time.perf_counter() - start:.0f} s")
+
+
+def trusted() -> str:
+    """What a verdict of the binary rests on beside the theorems, for `utfcheck --version`."""
+    coq = check.coq("coqc", "--print-version").split()[0]
+    ocaml = check.coq("ocamlfind", "ocamlopt", "-version").strip()
+    zarith = check.coq("ocamlfind", "query", "-format", "%v", "zarith").strip()
+    lines = sum(len((HERE / name).read_text().splitlines()) for name in BY_HAND)
+    written = f"{lines} lines of OCaml ({', '.join(BY_HAND)})"
+    return f"extracted by Coq {coq}, compiled by OCaml {ocaml} with Zarith {zarith}; trusted by hand: {written}"
 
 
 def ensure_ocaml() -> None:

@@ -559,6 +559,7 @@ let within_seconds n f =
   Fun.protect ~finally:(fun () -> timer 0.) (fun () -> timer n; f ())
 
 let () =
+  if Array.to_list Sys.argv |> List.tl = [ "--version" ] then (print_endline Built.trusted; exit 0);
   let seconds, paths = match List.tl (Array.to_list Sys.argv) with
     | "--seconds" :: n :: rest -> (Stdlib.Option.value (Stdlib.Option.map float_of_int (int_of_string_opt n)) ~default:(-1.), rest)
     | rest -> (0., rest) in

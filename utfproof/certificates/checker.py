@@ -40,7 +40,9 @@ from operator import add, itemgetter, mul
 from typing import Any, BinaryIO, ClassVar, TypeAlias
 
 VALID, INVALID, MALFORMED, LIMIT, INTERNAL, SKIPPED = 0, 1, 2, 3, 70, -1
-LABELS = {VALID: "valid", INVALID: "INVALID", MALFORMED: "MALFORMED", LIMIT: "LIMIT", INTERNAL: "ERROR"}
+LACKING = 4  # exit status where --require asks for more than is established
+LABELS = {INVALID: "INVALID", MALFORMED: "MALFORMED", LIMIT: "LIMIT", INTERNAL: "ERROR"}
+PROVED, CHECKED, CITED = "proved", "checked", "cited"  # what a valid certificate rests on, strongest first
 FORMAT = "utfproof-certificate"
 NO_MEMORY = "the memory did not suffice"
 MAX_JSON = 64 * 2**20  # bytes of a certificate file
@@ -82,6 +84,20 @@ class Verdict:
     code: int
     message: str
     facts: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def status(self) -> str:
+        """What a valid certificate rests on: `proved`, if the verified checker accepted it, too; `cited`, if the bound is one
+        of a written proof; else `checked`. The label of other verdicts."""
+        if self.code != VALID:
+            return LABELS[self.code]
+        return next((status for status in (PROVED, CITED) if status in self.facts), CHECKED)
+
+    @property
+    def line(self) -> str:
+        """The message, and what was proved or is cited."""
+        more = {PROVED: "proved:", CITED: "only the arithmetic is checked, the bound is proved in"}.get(self.status)
+        return f"{self.message}; {more} {self.facts[self.status]}" if more else self.message
 
 
 @dataclass(frozen=True)
@@ -3868,8 +3884,8 @@ class Arithmetic(LowerBound):
             raise Stop(f"{names} are {figure(have)} and {figure(needed)}: not below the bound")
 
     def says(self, verdict: str, facts: dict[str, Any]) -> str:
-        facts["cited"] = cited(self.claim, self.bound[2])
-        return f"{super().says(verdict, facts)}; a cited bound, only its arithmetic is checked: {facts['cited']}"
+        facts[CITED] = cited(self.claim, self.bound[2])
+        return super().says(verdict, facts)
 
 
 @dataclass
@@ -4312,8 +4328,12 @@ def check_paths(paths: Iterable[Path], options: Options | None = None) -> list[t
     return list(verdicts(paths, lambda path, in_folder: judge(path, options, in_folder), []))
 
 
-def exit_code(codes: Iterable[int]) -> int:
-    present = set(codes)
+def exit_code(found: list[Verdict], required: str | None = None) -> int:
+    """`required`: the least of `proved` and `checked` that every certificate has to be."""
+    present = {verdict.code for verdict in found} or {MALFORMED}
+    enough = {None: (PROVED, CHECKED, CITED), CHECKED: (PROVED, CHECKED), PROVED: (PROVED,)}[required]
+    if present == {VALID} and not all(verdict.status in enough for verdict in found):
+        return LACKING
     return next((code for code in (INVALID, INTERNAL, MALFORMED, LIMIT) if code in present), VALID)
 
 
@@ -4322,28 +4342,34 @@ def plain(text: str) -> str:
     return "".join(c if " " <= c <= "~" else ascii(c)[1:-1] for c in text)
 
 
-def report(args: argparse.Namespace, judge: Judge, watch: Callable[[str], None] | None = None) -> int:
-    """Print the verdicts on the paths; `watch` is told the path of each certificate that is done."""
-    codes, results, skipped = [], [], list[tuple[str, str]]()
+def report(args: argparse.Namespace, judge: Judge, trusted: str = "") -> int:
+    """Print the verdicts on the paths. `trusted`: the program by which certificates are proved."""
+    done, results, skipped = list[Verdict](), [], list[tuple[str, str]]()
     for path, verdict in verdicts(args.paths, judge, skipped):
         if args.kind is not None and verdict.facts.get("kind", args.kind) != args.kind:
             skipped.append((path, f"not of kind {args.kind}"))
             continue
-        codes.append(verdict.code)
-        if watch is not None:
-            watch(path)
+        done.append(verdict)
         if args.json:
-            said = {"path": plain(path), "code": verdict.code, "status": LABELS[verdict.code].lower()}
+            said = {"path": plain(path), "code": verdict.code, "status": verdict.status.lower()}
             results.append({**said, "message": verdict.message, **verdict.facts})
         elif verdict.code != VALID or not args.quiet:
-            print(plain(f"{LABELS[verdict.code]:9} {path}: {verdict.message}"), flush=True)
-    code = exit_code(codes) if codes else MALFORMED
+            print(plain(f"{verdict.status:9} {path}: {verdict.line}"), flush=True)
+    code = exit_code(done, args.require)
+    counts = {status: sum(verdict.status == status for verdict in done) for status in (PROVED, CHECKED, CITED)}
     if args.json:
         passed = [{"path": plain(path), "reason": reason} for path, reason in sorted(skipped)]
-        print(json.dumps({"exit_code": code, "results": results, "skipped": passed}, indent=1), flush=True)
+        whole = {"exit_code": code, "counts": counts, "trusted": trusted, "results": results, "skipped": passed}
+        print(json.dumps(whole, indent=1), flush=True)
         return code
     for path, reason in sorted(skipped):
         print(plain(f"skipped   {path}: {reason}"), flush=True)
+    if sum(counts.values()) > 1 and not args.quiet:
+        print(", ".join(f"{count} {status}" for status, count in counts.items()), flush=True)
+    if counts[PROVED] and not args.quiet:
+        print(plain(trusted), flush=True)
+    if code == LACKING:
+        print(f"not every certificate is {args.require}", file=sys.stderr)
     return code
 
 
@@ -4362,6 +4388,12 @@ def parser(program: str) -> Parser:
     found.add_argument("paths", nargs="+", metavar="CERTIFICATE|FOLDER")
     found.add_argument("--json", action="store_true", help="print one JSON object")
     found.add_argument("--quiet", action="store_true", help="say nothing about valid certificates")
+    found.add_argument(
+        "--require",
+        choices=(PROVED, CHECKED),
+        help="exit with 4 unless every certificate is proved (the verified checker accepted it, too), or at least checked "
+        "(it does not rest on a bound that is only cited)",
+    )
     found.add_argument(
         "--weights",
         action="append",
@@ -4387,10 +4419,10 @@ def options_of(parser: Parser, args: argparse.Namespace) -> Options:
     return Options(args.numpy, tuple(args.weights), args.target or "")
 
 
-def reported(args: argparse.Namespace, judge: Judge, watch: Callable[[str], None] | None = None) -> int:
+def reported(args: argparse.Namespace, judge: Judge, trusted: str = "") -> int:
     """The exit status of `report`, also where it is interrupted or its output cannot be written."""
     try:
-        return report(args, judge, watch)
+        return report(args, judge, trusted)
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
         return 130

@@ -121,11 +121,13 @@ def decide(claim: Claim, grid: Grid, *, keep: Path | None = None) -> ClaimOutcom
     problems = judge(claim, seen, default_grid=grid.default)
     theorems = standing(claim.theorem)
     problems += [found.problem for found in theorems if found.problem is not None]
+    verdict = computed_verdict(seen.instances).value
     document = {
         **_description(claim),
         "evidence": [_machine(theorems) if kind is Evidence.MACHINE else kind.value for kind in claim.evidence],
+        "basis": basis(claim, theorems, verdict),
         "theorems": [{"name": found.name, "status": found.status, "detail": found.detail} for found in theorems],
-        "verdict": computed_verdict(seen.instances).value,
+        "verdict": verdict,
         "grid_note": None if grid.default else examined(seen.run),
         "agrees": not problems,
         "problems": [" ".join(problem.split())[:400] for problem in problems],
@@ -136,6 +138,17 @@ def decide(claim: Claim, grid: Grid, *, keep: Path | None = None) -> ClaimOutcom
         **dict(zip(SPENT, (round(time.perf_counter() - start, 3), round(time.process_time() - used, 3)), strict=True)),
     }
     return ClaimOutcome(claim.id, document, seen.certificates, seen.sidecars)
+
+
+def basis(claim: Claim, theorems: Sequence[Standing], verdict: str) -> str:
+    """How a verdict is known: "proved" in Coq, here and all of it; "cited" from a written proof, or from one in Coq that was
+    not built here; else "checked" by what was computed. An open claim is "open"."""
+    if verdict == "open":
+        return verdict
+    if theorems and not claim.theorems_lack and all(found.status in CHECKED for found in theorems):
+        return "proved"
+    cited = {Evidence.WRITTEN, Evidence.INEQUALITY, Evidence.MACHINE} & set(claim.evidence)
+    return "cited" if cited else "checked"
 
 
 def _description(claim: Claim) -> dict[str, Any]:

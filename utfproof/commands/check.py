@@ -5,13 +5,15 @@ from __future__ import annotations
 import argparse
 import inspect
 import signal
+import sys
 from typing import Any
 
 import typer
 
-from utfproof.certificates import checker
+from utfproof.certificates import checker, verified
+from utfproof.certificates.checker import Verdict
 from utfproof.certificates.limited import Limited
-from utfproof.cli import signals, verified
+from utfproof.cli import signals
 from utfproof.cli.command import Shown
 from utfproof.cli.display import require_mode, shown
 from utfproof.errors import MalformedInput
@@ -26,29 +28,34 @@ SECONDS = 3600
 def check(context: typer.Context) -> None:
     """Re-check certificates (files or folders) with a program that shares no code with the prover.
 
-    Exit 0 iff every certificate is valid, whichever way it decides. Options: see utfproof check --help.
+    Each valid certificate is proved (the verified checker accepted it, too: make checker), checked (by the Python checker
+    alone) or cited (it rests on a written proof). Exit 0 iff every certificate is valid, whichever way it decides.
     """
     args, options = _parsed(context.args)
-    if args.verified:
-        verified.require(args.json)
     memory = default_limit() if args.max_memory is None else args.max_memory
+    program = verified.program()
+    second = None if program is None else verified.Verified(program, memory, args.max_seconds)
     with (
         shown(args.progress),
         stage("check", whole=True) as doing,
         Limited(options, memory, args.max_seconds) as limited,
     ):
-        code = checker.reported(
-            args, limited.judge, lambda path: doing.reach(doing.done + 1, f"{doing.done + 1:.0f}: {path}")
-        )
+
+        def judge(path: str, in_folder: bool) -> Verdict:
+            verdict = limited.judge(path, in_folder)
+            doing.reach(doing.done + 1, f"{doing.done + 1:.0f}: {path}")
+            return second.confirmed(path, verdict) if second else verdict
+
+        code = checker.reported(args, judge, second.trusted if second else "")
     if code == INTERRUPTED:  # it has said so itself
         raise SystemExit(signals.code(signals.received() or signal.SIGINT))
-    if args.verified and code == 0:
-        code = verified.run(args.paths)
+    if code == checker.LACKING and second is None:
+        print("there is no verified checker here: make checker builds it", file=sys.stderr)
     raise typer.Exit(code)
 
 
 class _Own:
-    """The command; its options are the checker's own, the limits, --progress and --verified."""
+    """The command; its options are the checker's own, the limits and --progress."""
 
     def register(self, app: typer.Typer, name: str) -> None:
         """Add it to an application."""
@@ -69,11 +76,6 @@ def _parsed(words: list[str]) -> tuple[argparse.Namespace, checker.Options]:
         "--max-seconds", type=_seconds, default=SECONDS, metavar="N", help=f"for one certificate (default {SECONDS})"
     )
     parser.add_argument("--progress", default="auto", metavar="MODE", help="auto, plain or none")
-    parser.add_argument(
-        "--verified",
-        action="store_true",
-        help="have the verified checker (make checker) judge valid certificates as well; exit 4 for what it does not cover",
-    )
     args = parser.parse_args(words)
     require_mode(args.progress)
     return args, checker.options_of(parser, args)

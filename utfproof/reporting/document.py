@@ -46,6 +46,7 @@ FIELDS = (
     "agrees",
     "problems",
     "evidence",
+    "basis",
     "proof",
     "theorems",
     "theorems_lack",
@@ -164,7 +165,8 @@ def counted(number: int, noun: str) -> str:
 
 
 def summary(document: dict[str, Any]) -> list[str]:
-    """How many claims and their verdicts; whether all are as recorded, and how many have theorems; the grid: a line each."""
+    """How many claims and their verdicts; whether all are as recorded, and how many have theorems; how many are
+    proved, checked and cited; the grid: a line each."""
     claims = claims_of(document)
     verdicts = ", ".join(f"{count} {plain(name)}" for name, count in verdict_counts(document).items() if count)
     broken = broken_claims(document)
@@ -181,8 +183,15 @@ def summary(document: dict[str, Any]) -> list[str]:
     return [
         f"{counted(len(claims), 'claim')}{listed}",
         f"{state}{_theorems(claims)}",
+        ", ".join(f"{count} {name}" for name, count in basis_counts(claims).items()),
         f"grid {plain(document.get('grid', ''))}{_notes(claims)}",
     ]
+
+
+def basis_counts(claims: list[dict[str, Any]]) -> dict[str, int]:
+    """Number of claims that are proved in Coq here, checked by computing, and cited from written proofs."""
+    counts = Counter(str(claim["basis"]) for claim in claims)
+    return {name: counts[name] for name in ("proved", "checked", "cited")}
 
 
 def _notes(claims: list[dict[str, Any]]) -> str:

@@ -63,7 +63,7 @@ def _case(claim: dict[str, Any]) -> ET.Element:
     )
     described = [
         (name, claim[name])
-        for name in ("verdict", "recorded", "notion", "targets", "category", "smallest", "counterexample")
+        for name in ("verdict", "basis", "recorded", "notion", "targets", "category", "smallest", "counterexample")
         if claim[name] is not None
     ]
     properties = ET.SubElement(case, "properties")
