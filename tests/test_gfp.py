@@ -18,6 +18,8 @@ pytestmark = pytest.mark.numerical
 LARGEST = 134217689
 """The largest prime below 2^27."""
 PRIMES = (3, 5, 101, 65521, gfp.DEFAULT_PRIMES[0], LARGEST)
+FLOAT32 = (3, 5, 101, *gfp.SMALL_PRIMES, 251)
+"""Primes for matrices of float32."""
 SMALL = (elimination.THIN, elimination._TINY, elimination.PANEL)
 BORDERS = sorted({edge + offset for edge in SMALL for offset in (-1, 0, 1)})
 
@@ -85,10 +87,11 @@ SHAPES = (
 
 @st.composite
 def matrices(draw):
-    p = draw(st.sampled_from(PRIMES))
+    dtype = draw(st.sampled_from(["float64", "float32"]))
+    p = draw(st.sampled_from(PRIMES if dtype == "float64" else FLOAT32))
     m, n = draw(st.integers(0, 24)), draw(st.integers(0, 24))
     rng = np.random.default_rng(draw(st.integers(0, 2**32)))
-    return FAMILIES[draw(st.sampled_from(sorted(FAMILIES)))](rng, m, n, p), p
+    return FAMILIES[draw(st.sampled_from(sorted(FAMILIES)))](rng, m, n, p).astype(dtype), p
 
 
 def ints(array):
@@ -112,7 +115,7 @@ def same(a, b, p):
 
 def is_centred(a, p):
     a = np.asarray(a)
-    return a.dtype == np.float64 and bool((np.abs(a) <= p // 2).all()) and bool((a == np.rint(a)).all())
+    return a.dtype in (np.float64, np.float32) and bool((np.abs(a) <= p // 2).all()) and bool((a == np.rint(a)).all())
 
 
 def check_everything(matrix, p):
@@ -157,8 +160,9 @@ def test_small_matrices_of_every_family(case):
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 def test_families_at_all_shapes(family, shape):
     index = SHAPES.index(shape) + sorted(FAMILIES).index(family)
-    p = PRIMES[index % len(PRIMES)]
+    p, small = PRIMES[index % len(PRIMES)], FLOAT32[index % len(FLOAT32)]
     check_everything(FAMILIES[family](np.random.default_rng(index), *shape, p), p)
+    check_everything(FAMILIES[family](np.random.default_rng(index), *shape, small).astype(np.float32), small)
 
 
 @pytest.mark.parametrize("p", [3, gfp.DEFAULT_PRIMES[0], LARGEST])
@@ -167,6 +171,8 @@ def test_panel_borders(size, p):
     rng = np.random.default_rng(size)
     check_everything(entries(rng, size, size, p), p)
     check_everything(late_pivots(rng, size, size + 1, p), p)
+    if p == 3:
+        check_everything(entries(rng, size, size, 127).astype(np.float32), 127)
 
 
 def test_large_enough_for_every_level_of_the_recursion():
@@ -207,21 +213,24 @@ def test_block_length_is_the_largest_that_is_exact():
         h = (p + 1) // 2
         length = gfp.block_length(p)
         assert length >= 1
-        assert length * h * h + h <= field.LIMIT < (length + 1) * h * h + h
+        assert length * h * h + h <= field.LIMITS["float64"] < (length + 1) * h * h + h
+    for p in FLOAT32:
+        h, length = (p + 1) // 2, gfp.block_length(p, "float32")
+        assert 500 < length and length * h * h + h <= field.LIMITS["float32"] < (length + 1) * h * h + h
     assert gfp.block_length(LARGEST) == 1
     assert gfp.block_length(134217757) == 0  # the next prime
     for p in gfp.DEFAULT_PRIMES:
         assert gfp.block_length(p) == 4096
 
 
-@pytest.mark.parametrize("p", PRIMES)
-def test_reduction_at_the_limit(p):
-    h = (p + 1) // 2
-    values = [field.LIMIT - i for i in range(2000)] + [k * p + (p // 2) + i for k in (0, 1, 10**6) for i in range(3)]
-    values = [v for v in values if v <= field.LIMIT]
-    array = np.array([values, [-v for v in values]], dtype=float)
+@pytest.mark.parametrize(("p", "dtype"), [(p, "float64") for p in PRIMES] + [(p, "float32") for p in FLOAT32])
+def test_reduction_at_the_limit(p, dtype):
+    h, limit = (p + 1) // 2, field.LIMITS[dtype]
+    values = [limit - i for i in range(2000)] + [k * p + (p // 2) + i for k in (0, 1, 10**6) for i in range(3)]
+    values = [v for v in values if v <= limit]
+    array = np.array([values, [-v for v in values]], dtype=dtype)
     numbers = [values, [-v for v in values]]
-    reduced = kernels.NumpyKernels(p).residues(array)
+    reduced = kernels.NumpyKernels(p, dtype).residues(array)
     assert np.abs(reduced).max() <= h
     assert (modulo(reduced, p) == np.array(numbers, dtype=object) % p).all()
     exact = gfp.centred(array, p)
@@ -229,14 +238,15 @@ def test_reduction_at_the_limit(p):
     assert (modulo(exact, p) == np.array(numbers, dtype=object) % p).all()
 
 
-@pytest.mark.parametrize("p", [PRIMES[3], gfp.DEFAULT_PRIMES[0], LARGEST])
+@pytest.mark.parametrize("p", [PRIMES[3], gfp.DEFAULT_PRIMES[0], LARGEST, *FLOAT32[2:]])
 @pytest.mark.parametrize("offset", [-1, 0, 1])
 @pytest.mark.parametrize("value", ["p-1", "half", "minus half", "mixed"])
 def test_longest_products(p, offset, value):
     """Inner dimension at the block length, all entries of the largest size, uncentred ones included."""
-    inner = min(gfp.block_length(p), 5000) + offset
+    dtype = gfp.dtype_for(p)
+    inner = min(gfp.block_length(p, dtype), 5000) + offset
     x = {"p-1": p - 1.0, "half": p // 2, "minus half": -(p // 2), "mixed": p // 2}[value]
-    a, b = np.full((2, inner), float(x)), np.full((inner, 2), float(x))
+    a, b = np.full((2, inner), x, dtype), np.full((inner, 2), x, dtype)
     if value == "mixed":
         a[:, ::2] *= -1
         b[1::3] *= -1
@@ -254,7 +264,7 @@ def test_delayed_sums_reach_their_limit(monkeypatch):
     matrix = low_rank(rng, 200, 190, p)
     expected = gfp.rank_profile(matrix, p)
     for length in (1, 2, 7, 16, 64, 100):
-        monkeypatch.setattr(field, "block_length", lambda p, length=length: length)
+        monkeypatch.setattr(field, "block_length", lambda p, dtype="", length=length: length)
         assert gfp.rank_profile(matrix, p) == expected
 
 
@@ -265,7 +275,7 @@ def test_planted_fault_a_block_too_long_is_caught_by_integers(monkeypatch, facto
     b[::5] -= np.arange(10)[:, None]
     expected = integer_product(a, b, p)
     assert same(gfp.multiply(a, b, p), expected, p)
-    monkeypatch.setattr(field, "block_length", lambda p: factor)
+    monkeypatch.setattr(field, "block_length", lambda p, dtype="": factor)
     assert not same(gfp.multiply(a, b, p), expected, p)
 
 
@@ -277,7 +287,7 @@ def test_planted_fault_debt_forgotten(monkeypatch):
     assert same(gfp.inverse(matrix, p), expected, p)
     honest = kernels.Kernels.accumulate
     monkeypatch.setattr(kernels.Kernels, "accumulate", lambda self, c, a, b, debt: honest(self, c, a, b, 0) * 0 + 1)
-    monkeypatch.setattr(field, "block_length", lambda p: 300)
+    monkeypatch.setattr(field, "block_length", lambda p, dtype="": 300)
     found = gfp.inverse(matrix, p)
     assert found is None or not same(found, expected, p)
 
@@ -299,7 +309,11 @@ def test_matrices_refused():
             gfp.rank(np.array([[1.0, bad]]), 3)
     for wrong in (np.eye(2, dtype=np.float32), np.eye(2, dtype=int), np.zeros(3)):
         with pytest.raises(MalformedInput, match="float64 matrix"):
-            gfp.rank(wrong, 3)
+            gfp.rank(wrong, 65521)
+    with pytest.raises(MalformedInput, match="beyond 2\\^23"):
+        gfp.rank(np.full((1, 1), 2.0**23, np.float32), 3)
+    with pytest.raises(MalformedInput, match="float32 and float64 do not multiply"):
+        gfp.multiply(np.eye(2, dtype=np.float32), np.eye(2), 3)
     with pytest.raises(MalformedInput, match="square"):
         gfp.inverse(np.zeros((2, 3)), 3)
     with pytest.raises(MalformedInput, match="do not multiply"):
@@ -454,3 +468,7 @@ def test_floats_of_every_kind_have_the_residues_of_their_fractions(p, factor):
         fractions = [Fraction(float(x)) * factor for x in array.reshape(-1)]
         wanted = [gfp.centre(f.numerator * pow(f.denominator, -1, p), p) for f in fractions]
         assert gfp.residues(array, p, factor=factor).reshape(-1).tolist() == wanted
+        if p < 2**8:
+            found = gfp.residues(array, p, factor=factor, dtype="float32")
+            assert found.dtype == np.float32
+            assert found.reshape(-1).tolist() == wanted

@@ -167,7 +167,7 @@ def test_values_of_low_inner_dimension(tmp_path, dtype, tied):
     # with as many inner dimensions as there are columns below, nothing is lost
     wide = decide_weights(save(tmp_path, host(MIDDLE, dtype=dtype, tied=tied, inner=72), dtype), layers=3)
     assert wide.universal
-    assert wide.reason == "R_all has full rank, M = 160, modulo the prime 2097143"
+    assert wide.reason == "R_all has full rank, M = 160, modulo the prime 127"
 
 
 def test_a_coordinate_that_is_never_read(tmp_path):
@@ -258,9 +258,38 @@ def test_primes_that_mislead(tmp_path):
     assert shape.heads == 1
 
 
+@pytest.mark.parametrize("witness", [False, True])
+@pytest.mark.parametrize("divisor", ["127", "127 and 113", "all odd primes up to 127"])
+def test_small_primes_that_divide_the_determinant(tmp_path, divisor, witness):
+    """det R_all = q k v u; full rank modulo another prime is found, and only an exact relation refutes."""
+    from safetensors.numpy import save_file
+
+    odd = [p for p in range(3, 128, 2) if all(p % q for q in range(3, p, 2))]
+    primes = {"127": [127], "127 and 113": [127, 113]}.get(divisor, odd)
+    q, k, v, u = (int(np.prod(np.array(primes[i::4], dtype=object))) for i in range(4))
+    R_Q, R_K, R_V, U = (np.zeros(size, dtype=np.int64) for size in ((1, 1, 3, 1), (1, 1, 3, 1), (1, 1, 3, 3), (3, 1)))
+    R_Q[0, 0, 0], R_K[0, 0, 1], R_V[0, 0, 2, 2], U[2] = q, k, v, u
+    tensors = {"R_Q": R_Q, "R_K": R_K, "R_V": R_V, "U": U}
+    path = tmp_path / "h.safetensors"
+    for deficient in (False, True):
+        if deficient:
+            R_K[0, 0] = 2 * R_Q[0, 0]
+        save_file(tensors, path)
+        found = decide_weights(path, witness=witness)
+        found.certificate.write(tmp_path / "c.json")
+        assert found.universal is not deficient
+        if not deficient:
+            used = found.certificate.document["evidence"]["prime"]
+            assert used == {"127": 113, "127 and 113": 109}.get(
+                divisor, (prover.WITNESS_PRIMES if witness else gfp.DEFAULT_PRIMES)[0]
+            )
+        for numpy in (False, True):
+            assert checker.check_file(tmp_path / "c.json", checker.Options(numpy=numpy)).code == 0
+
+
 def test_misled_without_end_is_undecided(tmp_path, monkeypatch):
-    monkeypatch.setattr(prover, "_modular_evidence", lambda *_: None)
-    with pytest.raises(Undecided, match="modulo 11 primes, which proves nothing"):
+    monkeypatch.setattr(prover, "_modular_evidence", lambda *_: (0, None))
+    with pytest.raises(Undecided, match="modulo 12 primes, which proves nothing"):
         decide_weights(save(tmp_path, host(SMALL)))
 
 

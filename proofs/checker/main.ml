@@ -18,7 +18,8 @@ let sidecar folder bytes j =
   if Sha256.hex s <> name then reject "sidecar is not the one named";
   if String.length s mod bytes <> 0 || small_number (field "length" j) <> String.length s / bytes then reject "length of a sidecar";
   Array.init (String.length s / bytes) (fun i ->
-      if bytes = 2 then String.get_uint16_le s (2 * i)
+      if bytes = 1 then Char.code s.[i]
+      else if bytes = 2 then String.get_uint16_le s (2 * i)
       else Int32.to_int (String.get_int32_le s (4 * i)) land 0xFFFFFFFF)
 let integers folder ?(bytes = 4) length j =
   let a = match j with
@@ -449,7 +450,7 @@ let modular files folder s claim evidence =
       only [ "inverse"; "method"; "prime"; "rows" ] evidence;
       let rows = integers folder size (field "rows" evidence) in
       Array.iteri (fun i a -> if a < 0 || a >= s.width || (i > 0 && a <= rows.(i - 1)) then reject "rows increase, below m") rows;
-      let b = integers folder ~bytes:(if p < 65536 then 2 else 4) (size * size) (field "inverse" evidence) in
+      let b = integers folder ~bytes:(if p < 256 then 1 else if p < 65536 then 2 else 4) (size * size) (field "inverse" evidence) in
       if Array.exists (fun x -> x < 0 || x >= p) b then reject "an entry of the inverse is no residue";
       (rows, Array.init size (fun i -> Array.sub b (i * size) size))
     | "recompute" ->

@@ -3357,7 +3357,10 @@ class Witness(Modular):
     method = "witness"
     rows: Any = given(residues(lambda claim: claim.shape.columns))
     inverse: Any = given(
-        residues(lambda claim: claim.shape.columns**2, lambda c: "H" if c.read["prime"] < 2**16 else U32)
+        residues(
+            lambda claim: claim.shape.columns**2,
+            lambda c: "B" if c.read["prime"] < 2**8 else "H" if c.read["prime"] < 2**16 else U32,
+        )
     )
 
     def __post_init__(self) -> None:

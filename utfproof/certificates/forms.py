@@ -9,7 +9,7 @@ from utfproof.ground.forms import DIGITS, WHOLE, Either
 
 NUMBERS = {"denominator": DIGITS, "numerators": [DIGITS]}
 """Rational numbers over one denominator."""
-SIDECAR = {"dtype": ("uint16", "uint32"), "length": WHOLE, "sidecar": str}
+SIDECAR = {"dtype": ("uint8", "uint16", "uint32"), "length": WHOLE, "sidecar": str}
 """Integers in a file beside the certificate, which its SHA-256 names."""
 INTEGERS = Either([DIGITS], SIDECAR)
 DRAWN = {

@@ -66,7 +66,7 @@ def test_matrix(matrix: Any, shape: Shape, p: int, gauges: np.ndarray | None) ->
         for word in range(group.words):
             gauge = gauges[0 if len(gauges) == 1 else group.length - 1, word % shape.heads]
             columns = matrix[:, group.start + word * group.width : group.start + (word + 1) * group.width]
-            right = gfp.residues(np.ascontiguousarray(gauge.T), p)
+            right = gfp.residues(np.ascontiguousarray(gauge.T), p, dtype=str(columns.dtype).removeprefix("torch."))
             if is_torch(columns):
                 import torch
 

@@ -49,7 +49,7 @@ from utfproof.shapes import Shape, matching_dimension
 from utfproof.weights import HostFile, stored_host
 
 WITNESS_PRIMES = (65521, 65519, 65497)
-"""The three largest primes below 2^16: a witness takes 2 bytes an entry, and the products above need no reduction."""
+"""The three largest primes below 2^16, for witnesses where small primes fail: 2 bytes an entry."""
 MAX_DIGITS = 100_000
 """Most decimal digits of an integer in a certificate (docs/certificate-format.md)."""
 LONG_BITS = 10_000
@@ -323,7 +323,7 @@ def _written(value: int) -> int | str:
 def _decide_dense(
     source: DenseSource, host: dict[str, Any], primes: tuple[int, ...] | None, witness: bool, max_memory: int | None
 ) -> WeightsDecision:
-    asked = primes or (WITNESS_PRIMES if witness else gfp.DEFAULT_PRIMES)
+    asked = primes or gfp.SMALL_PRIMES + (WITNESS_PRIMES if witness else gfp.DEFAULT_PRIMES)
     shape, m, M = source.shape, source.m, matching_dimension(source.shape)
     if source.device != "cpu":
         require_device(source.device)
@@ -331,8 +331,13 @@ def _decide_dense(
     if witness:  # R_all is eliminated in place, beside the inverse and, where rows are chosen, a copy of them
         needed = max(needed, 8 * ((2 + (m > M)) * m * M + min(2 * m * M, 2**22) + 1000 * M))
     require_memory(needed, f"rank of {source}", max_memory)
+    tried, deficient = 0, False
     for p in _primes(asked):
-        found = _modular_evidence(source.r_all(p), p, witness)
+        if deficient and p in gfp.SMALL_PRIMES and not primes:
+            continue
+        tried += 1
+        rank, found = _modular_evidence(source.r_all(p), p, witness)
+        deficient = rank < M - 1  # a random matrix loses two from its rank modulo p with probability about p^-4
         if found is not None and primes and p not in primes:
             raise Undecided(f"{source} has full rank over the rationals but not modulo {primes}; pass other primes")
         if found is not None:
@@ -346,35 +351,34 @@ def _decide_dense(
             if relation is not None:
                 return WeightsDecision(_deficient(shape, m, host, relation.z), relation.reason)
     raise Undecided(
-        f"{source} is rank-deficient modulo {len(asked) + MORE_PRIMES} primes, which proves nothing, and no kernel vector "
-        "was found"
+        f"{source} is rank-deficient modulo {tried} primes, which proves nothing, and no kernel vector was found"
     )
 
 
 def _primes(asked: tuple[int, ...]) -> Iterator[int]:
     """Those asked for, then a few more of the kind."""
     yield from asked
-    top = min(asked) if min(asked) > SEARCH_FROM else WITNESS_PRIMES[-1]
+    top = min((p for p in asked if p > SEARCH_FROM), default=WITNESS_PRIMES[-1])
     yield from islice((q for q in lifting.primes_below(top) if q not in asked), MORE_PRIMES)
 
 
-def _modular_evidence(matrix: Any, p: int, witness: bool) -> tuple[dict[str, Any], dict[str, bytes]] | None:
-    """Evidence and sidecars that R_all [m, M] modulo p has rank M; None if it has not."""
+def _modular_evidence(matrix: Any, p: int, witness: bool) -> tuple[int, tuple[dict[str, Any], dict[str, bytes]] | None]:
+    """The rank of R_all [m, M] modulo p (a lower bound of it where a witness is asked for); evidence and sidecars that it is M,
+    or None."""
     m, M = matrix.shape
     if not witness:
-        if gfp.rank(matrix, p, overwrite=True) < M:
-            return None
-        return {"method": "recompute", "prime": p}, {}
+        rank = gfp.rank(matrix, p, overwrite=True)
+        return rank, ({"method": "recompute", "prime": p}, {}) if rank == M else None
     rows = list(range(M)) if m == M else gfp.rank_profile(matrix, p).rows
     inverse = gfp.inverse(matrix if m == M else matrix[rows], p, overwrite=True) if len(rows) == M else None
     del matrix
     if inverse is None:
-        return None
-    dtype = "uint16" if p < 2**16 else "uint32"
+        return min(len(rows), M - 1), None
+    dtype = "uint8" if p < 2**8 else "uint16" if p < 2**16 else "uint32"
     values = np.empty(M * M, dtype=dtype)
     for row, line in enumerate(to_numpy(inverse)):
         values[row * M : (row + 1) * M] = line + p * (line < 0)
     del inverse
     chosen, first = integer_array(np.array(rows))
     entries, second = integer_array(values, dtype=dtype)
-    return {"inverse": entries, "method": "witness", "prime": p, "rows": chosen}, first | second
+    return M, ({"inverse": entries, "method": "witness", "prime": p, "rows": chosen}, first | second)

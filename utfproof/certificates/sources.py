@@ -34,6 +34,8 @@ from utfproof.weights import StoredHost
 
 Draw = Callable[[str, int, int, int], Any]
 """(tensor, columns, layer, head) -> that matrix of the host; layers and heads count from 0."""
+_CHUNK = 1 << 15
+"""Entries drawn together: a chunk and what is computed from it stay in a core's second-level cache."""
 _TYPE_EXPONENTS = {"F64": 1074, "F32": 149, "F16": 24, "BF16": 133}
 
 
@@ -144,12 +146,22 @@ class RandomDraw:
         name = "random-tied" if self.tied else "random"
         return f"R_all of {name} at {self.shape}, m = {self.m}, seed {self.seed}, law {self.law},"
 
+    def _columns(self, tensor: str) -> int:
+        return {"R_V": self.m, "U": self.shape.d_out}.get(tensor, self.shape.head_dim)
+
     def integers(self, tensor: str, layer: int, head: int, part: slice = slice(None)) -> np.ndarray:
         """The integers that stand for the entries of one matrix, or of some of its rows (section 4.7 of the format)."""
-        columns = {"R_V": self.m, "U": self.shape.d_out}.get(tensor, self.shape.head_dim)
         layer = 0 if self.tied else layer
         return integer_matrix(
-            self.seed, tensor, self.m, columns, law=self.law, dtype=self.dtype, layer=layer, head=head, part=part
+            self.seed,
+            tensor,
+            self.m,
+            self._columns(tensor),
+            law=self.law,
+            dtype=self.dtype,
+            layer=layer,
+            head=head,
+            part=part,
         )
 
     def residues(self, tensor: str, columns: int, layer: int, head: int, p: int) -> Any:
@@ -166,7 +178,14 @@ class RandomDraw:
         if self.device == "cpu":
 
             def rows(tensor: str, layer: int, head: int, part: slice) -> np.ndarray:
-                return gfp.residues_of_integers(self.integers(tensor, layer, head, part), p)
+                first, last, _ = part.indices(self.m)
+                columns = self._columns(tensor)
+                out = np.empty((last - first, columns), gfp.dtype_for(p))
+                step = max(1, _CHUNK // columns)
+                for start in range(first, last, step):  # reduced while they are in cache
+                    drawn = self.integers(tensor, layer, head, slice(start, min(start + step, last)))
+                    out[start - first : start - first + step] = gfp.residues_of_integers(drawn, p)
+                return out
 
             return r_all_modulo(self.shape, self.m, p, rows)
 
@@ -203,7 +222,8 @@ class StoredWeights(StoredHost):
         if self.device == "cpu":
 
             def rows(tensor: str, layer: int, head: int, part: slice) -> np.ndarray:
-                return self._residues(self.matrix(tensor, layer, head)[part], tensor, layer, head, part.start or 0, p)
+                matrix = self.matrix(tensor, layer, head)[part]
+                return self._residues(matrix, tensor, layer, head, part.start or 0, p, gfp.dtype_for(p))
 
             return r_all_modulo(self.shape, self.m, p, rows, self.values)
 
@@ -220,13 +240,14 @@ class StoredWeights(StoredHost):
 
         return r_all(assemble(self.shape, self.m, self.tied, draw, self.values)).array
 
-    def _residues(self, array: Any, tensor: str, layer: int, head: int, first: int, p: int) -> Any:
+    def _residues(
+        self, array: Any, tensor: str, layer: int, head: int, first: int, p: int, dtype: str = "float64"
+    ) -> Any:
         """Residues of rows of one matrix, from row `first` on, as integers of section 4.8."""
         scale = 1 << _TYPE_EXPONENTS.get(self.file.types[tensor], 0)
         rows = f", rows from {first} on," if first else ","
-        return gfp.residues(
-            array, p, name=f"{self.file.path}: {tensor} of layer {layer}, head {head}{rows}", factor=scale
-        )
+        name = f"{self.file.path}: {tensor} of layer {layer}, head {head}{rows}"
+        return gfp.residues(array, p, name=name, factor=scale, dtype=dtype)
 
     def exact(self, tensor: str, layer: int, head: int) -> tuple[Any, Fraction]:
         """One matrix as (an fmpz_mat, its unit): the true entries are unit times integer."""

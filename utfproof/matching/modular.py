@@ -8,6 +8,7 @@ from itertools import pairwise
 
 import numpy as np
 
+from utfproof.exact.gfp import dtype_for
 from utfproof.exact.gfp.kernels import NumpyKernels
 from utfproof.ground.arrays import block_coordinates
 from utfproof.ground.progress import LARGE, staged
@@ -15,7 +16,8 @@ from utfproof.matching.equations import blocks_before, canonical_order
 from utfproof.shapes import Shape, matching_dimension
 
 Rows = Callable[[str, int, int, slice], np.ndarray]
-"""(tensor, layer, head, rows) -> these rows of that matrix as residues (float64). Layers and heads count from 0."""
+"""(tensor, layer, head, rows) -> these rows of that matrix as residues of type `gfp.dtype_for(p)`. Layers and heads count
+from 0."""
 _SLAB = 1 << 20
 """Entries of a slab of rows (8 MiB)."""
 _ROWS = 256
@@ -23,11 +25,11 @@ _ROWS = 256
 
 
 def r_all_modulo(shape: Shape, m: int, p: int, rows: Rows, values: tuple[str, ...] = ("R_V",)) -> np.ndarray:
-    """R_all [m, M] modulo p in canonical column order, centred residues.
+    """R_all [m, M] modulo p in canonical column order, centred residues of the type that fits p.
 
     values: the tensors whose product is R_V, R_V itself or its factors R_Vv, R_Vo (never multiplied with each other).
     """
-    kernels, everything = NumpyKernels(p), slice(0, m)
+    kernels, everything = NumpyKernels(p, dtype_for(p)), slice(0, m)
     kind, length, word = np.array([2]), np.array([0]), np.array([0])
     stack = rows("U", 0, 0, everything)
     large = 2.0 * m * m * matching_dimension(shape) > LARGE
@@ -61,7 +63,7 @@ def _stack_before(
 ) -> np.ndarray:
     """[R_Q, R_K, (the stack itself with a residual stream), R_V^h stack, ...] of one layer, its columns put at `place`."""
     H, d, width = shape.heads, shape.head_dim, stack.shape[1]
-    out = np.empty((m, 2 * H * d + shape.letters * width))
+    out = kernels.zeros(m, 2 * H * d + shape.letters * width)
 
     def put(part: slice, start: int, block: np.ndarray) -> None:
         columns = np.arange(start, start + block.shape[1]) if place is None else place[start : start + block.shape[1]]

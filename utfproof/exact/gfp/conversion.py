@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from utfproof.errors import MalformedInput
-from utfproof.exact.gfp.field import LIMIT, centre, centred, check_prime
+from utfproof.exact.gfp.field import LIMITS, centre, centred, check_prime
 from utfproof.ground.arrays import is_torch
 
 _SIGNIFICAND = 53
@@ -22,10 +22,10 @@ _SPLIT_BELOW = 1 << 25
 """Primes below this leave room for both parts' products in one exact sum."""
 
 
-def residues(array: Any, p: int, *, name: str = "", factor: int = 1) -> Any:
-    """Centred residues (float64, same shape and device) of weights of any supported number format, times an integer factor.
+def residues(array: Any, p: int, *, name: str = "", factor: int = 1, dtype: str = "float64") -> Any:
+    """Centred residues (same shape and device) of weights of any supported number format, times an integer factor.
 
-    NumPy float64, float32, float16, integers, object arrays of ints and Fractions; torch tensors also bfloat16. Raises
+    dtype: of the residues of NumPy arrays, float64 or float32. NumPy float64, float32, float16, integers, object arrays of ints and Fractions; torch tensors also bfloat16. Raises
     MalformedInput for NaN and infinities, naming tensor `name` and index, for a denominator that p divides, for p = 2.
     """
     if is_torch(array):
@@ -41,9 +41,10 @@ def residues(array: Any, p: int, *, name: str = "", factor: int = 1) -> Any:
                 "Fractions, or a torch tensor (bfloat16)"
             )
     if floating:
-        return residues_of_floats(array, p, name=name, factor=factor)
+        return residues_of_floats(array, p, name=name, factor=factor, dtype=dtype)
     found = residues_of_integers(array, p, name=name)
-    return found if factor % p == 1 else centred(found * float(centre(factor, p)), p)
+    found = found if factor % p == 1 else centred(found * float(centre(factor, p)), p)
+    return found if is_torch(found) else found.astype(dtype, copy=False)
 
 
 def residues_of_integers(array: Any, p: int, *, name: str = "") -> Any:
@@ -61,7 +62,7 @@ def residues_of_integers(array: Any, p: int, *, name: str = "") -> Any:
         raise MalformedInput(f"{_entries(name)} must be integers, got {array.dtype}")
     if not array.size:
         return np.zeros(array.shape)
-    if int(array.min()) >= -LIMIT and int(array.max()) <= LIMIT:
+    if int(array.min()) >= -LIMITS["float64"] and int(array.max()) <= LIMITS["float64"]:
         return centred(array, p)
     if array.dtype.kind == "u":
         return _centred_integers((array % np.uint64(p)).astype(np.int64), p)
@@ -88,8 +89,8 @@ def _of_objects(array: np.ndarray, p: int, name: str) -> np.ndarray:
     return out
 
 
-def residues_of_floats(array: Any, p: int, *, name: str = "", factor: int = 1) -> Any:
-    """Centred residues (float64) of finite floats times an integer factor, NumPy or torch (on its device), subnormals included.
+def residues_of_floats(array: Any, p: int, *, name: str = "", factor: int = 1, dtype: str = "float64") -> Any:
+    """Centred residues of finite floats times an integer factor, NumPy or torch (on its device), subnormals included.
 
     Raises MalformedInput for NaN and infinities, naming the tensor and the first index, and for p = 2.
     """
@@ -100,7 +101,7 @@ def residues_of_floats(array: Any, p: int, *, name: str = "", factor: int = 1) -
         _require_finite(values, name)
         return _by_exponent(values, p, factor)
     values = np.asarray(array)
-    out = np.empty(values.shape)
+    out = np.empty(values.shape, dtype)
     flat, into = values.reshape(-1), out.reshape(-1)
     for start in range(0, flat.size, _CHUNK):
         part = flat[start : start + _CHUNK].astype(np.float64, copy=False)

@@ -27,7 +27,9 @@ from utfproof.exact.gfp.field import centre
 from utfproof.exact.gfp.kernels import NumpyKernels, TorchKernels, kernels_for
 from utfproof.ground.progress import LARGE, stage
 
-PANEL = 64
+PANEL = 96
+SPARE = 8
+"""Rows below a panel's top square that may be exchanged with its rows: small primes divide many leading minors."""
 THIN = 8
 _TINY = 4
 
@@ -41,39 +43,62 @@ class PivotBlock:
     inverse: Any
 
 
-def invert_without_exchanges(table: np.ndarray, kernels: NumpyKernels) -> np.ndarray | None:
-    """Inverse of a square [k, k] of residues in main memory; None where a leading minor vanishes.
+def invert_panel(table: np.ndarray, kernels: NumpyKernels) -> tuple[np.ndarray, np.ndarray] | None:
+    """Inverse [k, k] of a square made of k rows of a table [rows >= k, k] of residues in main memory, and the order of the rows
+    that puts those first. None where a leading minor vanishes, even after rows were exchanged.
 
     Gauss-Jordan in place, four columns at a time: their square is inverted among Python's integers, which costs less than
     array operations of this size. Entries grow by one product per column before they are reduced.
     """
-    p, size, step = kernels.p, len(table), min(_TINY, kernels.length)
-    summed = 0
-    lines, scaled, update = np.zeros((2, step, size)), np.zeros((step, size)), np.empty((size, size))
-    reduce_lines, reduce_scaled = kernels.reducer(lines), kernels.reducer(scaled)
-    row, column = lines
+    p, (rows, size), step = kernels.p, table.shape, min(_TINY, kernels.length)
+    order, summed = np.arange(rows), 0
+    line, column, scaled = (kernels.zeros(step, n) for n in (size, rows, size))
+    update = np.empty_like(table)
+    reduce_line, reduce_column, reduce_scaled = map(kernels.reducer, (line, column, scaled))
     for start in range(0, size, step):
-        stop = start + step
-        if stop > size:
-            row, column, scaled = row[: size - start], column[: size - start], scaled[: size - start]
+        stop = min(start + step, size)
+        if stop - start < step:
+            line, column, scaled = line[: size - start], column[: size - start], scaled[: size - start]
         if summed + step > kernels.length:
             kernels.reduce(table)
             summed = 0
-        row[:] = table[start:stop]
         column[:] = table[:, start:stop].T
-        reduce_lines()
-        inverse = _invert_tiny(row[:, start:stop].astype(np.int64).tolist(), p)
+        reduce_column()
+        inverse = _invert_tiny(column[:, start:stop].T.astype(np.int64).tolist(), p)
         if inverse is None:
-            return None
-        np.matmul(inverse, row, scaled)
+            chosen = _independent(column[:, start:].T.astype(np.int64), p)
+            if chosen is None:
+                return None
+            for permuted in (table, order, column.T):
+                permuted[start:] = permuted[start:][chosen]
+            inverse = _invert_tiny(column[:, start:stop].T.astype(np.int64).tolist(), p)
+            assert inverse is not None, "rows were chosen so that no leading minor vanishes"
+        line[:] = table[start:stop]
+        reduce_line()
+        np.matmul(inverse, line, scaled, dtype=kernels.dtype, casting="unsafe")
         scaled[:, start:stop] = inverse
         reduce_scaled()
         table[:, start:stop] = 0
         np.subtract(table, np.dot(column.T, scaled, update), table)
         table[start:stop] = scaled
         summed += step
-    kernels.reduce(table)
-    return table
+    square = table[:size]
+    kernels.reduce(square)
+    return square, order
+
+
+def _independent(rows: np.ndarray, p: int) -> np.ndarray | None:
+    """An order of integer rows [n, k], k <= n, in which the leading k minors do not vanish modulo p; None if there is none."""
+    rows, order = rows % p, np.arange(len(rows))
+    for k in range(rows.shape[1]):
+        candidates = np.flatnonzero(rows[k:, k])
+        if not len(candidates):
+            return None
+        swap, back = [k, k + int(candidates[0])], [k + int(candidates[0]), k]
+        rows[swap], order[swap] = rows[back], order[back]
+        factor = rows[k + 1 :, k] * pow(int(rows[k, k]), -1, p) % p
+        rows[k + 1 :] = (rows[k + 1 :] - factor[:, None] * rows[k]) % p
+    return order
 
 
 def _invert_tiny(square: list[list[int]], p: int) -> np.ndarray | None:
@@ -129,7 +154,7 @@ class Elimination:
         self.work = work
         self.p = p
         self.kernels: NumpyKernels | TorchKernels = kernels_for(work, p)
-        self._small = NumpyKernels(p)
+        self._small = NumpyKernels(p, str(work.dtype).removeprefix("torch."))
         self._ordered = ordered
         self._factors = factors
         self.rows = np.arange(work.shape[0])
@@ -218,10 +243,12 @@ class Elimination:
         if self._ordered:
             self._sort_top(width)
         if self.work.shape[0] - top >= width:
-            square = self.kernels.host(self.work[top : top + width, left:right])
-            found = invert_without_exchanges(square, self._small)
+            spare = 0 if self._ordered else SPARE
+            found = invert_panel(self.kernels.host(self.work[top : top + width + spare, left:right]), self._small)
             if found is not None:
-                self._append(list(range(left, right)), found)
+                square, order = found
+                self._reorder(order)
+                self._append(list(range(left, right)), square)
                 return True
         if width > THIN:
             return False
@@ -276,12 +303,12 @@ class Elimination:
             return
         self._reorder(order)
         square = self.kernels.host(self.work[top : top + len(pivots), pivots])
-        inverted = invert_without_exchanges(square, small)
+        inverted = invert_panel(square, small)
         assert inverted is not None, "pivots were found one by one, so every leading minor is nonzero"
-        self._append(pivots, inverted)
+        self._append(pivots, inverted[0])
 
     def _reorder(self, order: np.ndarray) -> None:
-        """Rows from `rank` on become those that stood at `rank` + order."""
+        """The first rows from `rank` on become those that stood at `rank` + order."""
         moved = np.flatnonzero(order != np.arange(len(order)))
         if len(moved):
             targets, sources = self.rank + moved, self.rank + order[moved]

@@ -1,7 +1,7 @@
 """Rank, rank profiles, inverse and null space over GF(p).
 
-Matrices are float64 arrays or tensors of integers of size at most 2^52 - 2^31, taken modulo p; results are of the same kind, on
-the same device, with centred residues.
+Matrices are float64 arrays or tensors of integers of size at most 2^52 - 2^31, taken modulo p, or for small primes float32
+arrays of integers of size at most 2^23 - 2^7. Results are of the same kind, on the same device, with centred residues.
 All raise MalformedInput for a modulus that is no odd prime below 2^27, for other dtypes and for entries out of range.
 """
 
@@ -13,7 +13,7 @@ import numpy as np
 
 from utfproof.errors import MalformedInput
 from utfproof.exact.gfp.elimination import Elimination
-from utfproof.exact.gfp.field import LIMIT, centred, check_prime
+from utfproof.exact.gfp.field import LIMITS, centred, check_prime
 from utfproof.exact.gfp.kernels import kernels_for
 from utfproof.ground.progress import LARGE, stage
 
@@ -31,8 +31,11 @@ def _checked(matrix: Any, p: int, *, square: bool = False) -> int:
     if square and matrix.shape[0] != matrix.shape[1]:
         raise MalformedInput(f"matrix must be square, got shape {tuple(matrix.shape)}")
     # NaN fails both comparisons
-    if 0 not in matrix.shape and not (float(matrix.min()) >= -LIMIT and float(matrix.max()) <= LIMIT):
-        raise MalformedInput("matrix holds entries that are not finite or beyond 2^52 - 2^31; reduce them first")
+    limit, bound = LIMITS["float32"], "2^23 - 2^7"
+    if str(matrix.dtype) != "float32":
+        limit, bound = LIMITS["float64"], "2^52 - 2^31"
+    if 0 not in matrix.shape and not (float(matrix.min()) >= -limit and float(matrix.max()) <= limit):
+        raise MalformedInput(f"matrix holds entries that are not finite or beyond {bound}; reduce them first")
     return p
 
 

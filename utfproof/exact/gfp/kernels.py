@@ -61,30 +61,34 @@ class Kernels(ABC):
 
 
 def kernels_for(array: Any, p: int) -> NumpyKernels | TorchKernels:
-    """The kernels that fit an array; MalformedInput unless it is a two-dimensional float64 array or tensor."""
-    if array.ndim != 2 or str(array.dtype).removeprefix("torch.") != "float64":
+    """The kernels that fit an array; MalformedInput unless it is a two-dimensional array of float64, or for small primes of
+    float32, or a float64 tensor."""
+    dtype = str(array.dtype)
+    short = dtype == "float32" and field.block_length(p, dtype) >= 1
+    if array.ndim != 2 or not (short or dtype.removeprefix("torch.") == "float64"):
         raise MalformedInput(
-            f"residues must be a float64 matrix, got {array.dtype} of shape {tuple(array.shape)}; "
-            "convert with residues_of_floats or residues_of_integers"
+            f"residues must be a float64 matrix (or float32, for small primes), got {array.dtype} of shape "
+            f"{tuple(array.shape)}; convert with residues_of_floats or residues_of_integers"
         )
-    return TorchKernels(p, array.device) if is_torch(array) else NumpyKernels(p)
+    return TorchKernels(p, array.device) if is_torch(array) else NumpyKernels(p, dtype)
 
 
 class NumpyKernels(Kernels):
-    """Residues modulo p in NumPy arrays."""
+    """Residues modulo p in NumPy arrays of float64 or float32."""
 
-    def __init__(self, p: int) -> None:
+    def __init__(self, p: int, dtype: str = "float64") -> None:
         self.p = p
-        self.length = field.block_length(p)
+        self.dtype = np.dtype(dtype)
+        self.length = field.block_length(p, dtype)
         # zero-dimensional arrays: converting a Python scalar costs as much as a short ufunc
-        self._p = np.array(float(p))
-        self._inverse = np.array(1 / p)
-        self._scratch = np.empty(field.CHUNK)
-        self._space = np.empty(0)
+        self._p = np.array(p, dtype)
+        self._inverse = np.array(1 / p, dtype)
+        self._scratch = np.empty(field.CHUNK, dtype)
+        self._space = np.empty(0, dtype)
 
     def residues(self, array: np.ndarray) -> np.ndarray:
         """A new C-contiguous array of residues of exact integers."""
-        out = np.empty(array.shape)
+        out = np.empty(array.shape, self.dtype)
         self._reduce_rows(array, out)
         return out
 
@@ -105,7 +109,7 @@ class NumpyKernels(Kernels):
 
     def zeros(self, rows: int, columns: int) -> np.ndarray:
         """A zero matrix."""
-        return np.zeros((rows, columns))
+        return np.zeros((rows, columns), self.dtype)
 
     def host(self, array: np.ndarray) -> np.ndarray:
         """A C-contiguous copy in main memory."""
@@ -121,7 +125,7 @@ class NumpyKernels(Kernels):
             return
         step = max(1, field.CHUNK // columns)
         if columns > self._scratch.size:
-            self._scratch = np.empty(columns)
+            self._scratch = np.empty(columns, self.dtype)
         scratch = self._scratch[: step * columns].reshape(step, columns)
         for start in range(0, rows, step):
             x = source[start : start + step]
@@ -151,7 +155,7 @@ class NumpyKernels(Kernels):
             return
         step = min(rows, max(_ROWS, _SLAB // columns))
         if self._space.size < step * columns:
-            self._space = np.empty(step * columns)
+            self._space = np.empty(step * columns, self.dtype)
         for start in range(0, rows, step):
             part = c[start : start + step]
             space = self._space[: part.size].reshape(part.shape)
@@ -166,7 +170,7 @@ class NumpyKernels(Kernels):
                 out = np.matmul(a, b)
             self.reduce(out)
             return out
-        out = np.zeros((a.shape[0], b.shape[1]))
+        out = self.zeros(a.shape[0], b.shape[1])
         self.subtract_product(out, a, b)
         return np.negative(out, out)
 

@@ -15,6 +15,8 @@ def multiply(a: Any, b: Any, p: int) -> Any:
     """a b modulo p: a [m, k], b [k, n] residues (NumPy, or torch on one device), centred residues out."""
     if a.shape[1] != b.shape[0]:
         raise MalformedInput(f"shapes {tuple(a.shape)} and {tuple(b.shape)} do not multiply")
+    if a.dtype != b.dtype:
+        raise MalformedInput(f"residues of types {a.dtype} and {b.dtype} do not multiply")
     return centred(kernels_for(a, p).product(a, b), p)
 
 
