@@ -216,7 +216,8 @@ def test_block_length_is_the_largest_that_is_exact():
         assert length * h * h + h <= field.LIMITS["float64"] < (length + 1) * h * h + h
     for p in FLOAT32:
         h, length = (p + 1) // 2, gfp.block_length(p, "float32")
-        assert 500 < length and length * h * h + h <= field.LIMITS["float32"] < (length + 1) * h * h + h
+        assert length > 500
+        assert length * h * h + h <= field.LIMITS["float32"] < (length + 1) * h * h + h
     assert gfp.block_length(LARGEST) == 1
     assert gfp.block_length(134217757) == 0  # the next prime
     for p in gfp.DEFAULT_PRIMES:

@@ -25,8 +25,9 @@ _SPLIT_BELOW = 1 << 25
 def residues(array: Any, p: int, *, name: str = "", factor: int = 1, dtype: str = "float64") -> Any:
     """Centred residues (same shape and device) of weights of any supported number format, times an integer factor.
 
-    dtype: of the residues of NumPy arrays, float64 or float32. NumPy float64, float32, float16, integers, object arrays of ints and Fractions; torch tensors also bfloat16. Raises
-    MalformedInput for NaN and infinities, naming tensor `name` and index, for a denominator that p divides, for p = 2.
+    dtype: of the residues of NumPy arrays, float64 or float32. Weights: NumPy float64, float32, float16, integers, object
+    arrays of ints and Fractions; torch tensors also bfloat16. Raises MalformedInput for NaN and infinities, naming tensor
+    `name` and index, for a denominator that p divides, for p = 2.
     """
     if is_torch(array):
         floating = array.dtype.is_floating_point
