@@ -135,6 +135,23 @@ def verdict_table() -> str:
     return markdown_table(("statement", "verdict", "what was found"), rows)
 
 
+def host_table() -> str:
+    """Every construction: what it serves, and its least m at two shapes."""
+    constructions = importlib.import_module("utfproof.constructions").CONSTRUCTIONS
+    Shape = importlib.import_module("utfproof.shapes").Shape
+    shapes = (Shape(2, 2, 28, 30), Shape(3, 3, 2, 2))
+
+    def row(entry: Any) -> tuple[str, ...]:
+        kind = "tied" if entry.tied else "untied"
+        serves = str(entry.notion or ("shared attention" if entry.shared else "refuted as printed"))
+        serves += ", if its certificate says so" * entry.is_random
+        sizes = [str(entry.least_m(shape)) if entry.defined(shape) else "–" for shape in shapes]
+        return (f"`{entry.name}`", entry.summary, kind, serves, entry.targets, *sizes)
+
+    names = ("construction", "what it is", "weights", "serves, by", "targets", "m at (2, 2, 28, 30)", "m at (3, 3, 2, 2)")
+    return markdown_table(names, map(row, constructions.values()))
+
+
 def training_table() -> str:
     """The paper's tables beside the measured ones."""
     return utfproof("tables", "--results", "results/training", "--markdown")
@@ -144,6 +161,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "bench": bench_table,
     "verdicts": verdict_table,
     "training": training_table,
+    "hosts": host_table,
     "house": lambda: "![Rooms and their imports](pictures/house.svg)",
 }
 """What `<!-- table: NAME -->` in a page stands for."""

@@ -17,7 +17,7 @@ DOCS = ROOT / "docs"
 PAGES = sorted(str(path.relative_to(DOCS)) for path in DOCS.rglob("*.md"))
 ELSEWHERE = {"your-construction.md": "test_testing.py"}
 """Pages whose blocks another file runs, as its own."""
-SLOW = {"reproduce-the-tables.md", "search.md", "symbolic.md"}
+SLOW = {"search.md", "symbolic.md"}
 WRITTEN = {"claims.html", "options.md", "schemas/index.md"}
 """Pages that the site's build writes and that others link to."""
 
