@@ -148,7 +148,15 @@ def host_table() -> str:
         sizes = [str(entry.least_m(shape)) if entry.defined(shape) else "–" for shape in shapes]
         return (f"`{entry.name}`", entry.summary, kind, serves, entry.targets, *sizes)
 
-    names = ("construction", "what it is", "weights", "serves, by", "targets", "m at (2, 2, 28, 30)", "m at (3, 3, 2, 2)")
+    names = (
+        "construction",
+        "what it is",
+        "weights",
+        "serves, by",
+        "targets",
+        "m at (2, 2, 28, 30)",
+        "m at (3, 3, 2, 2)",
+    )
     return markdown_table(names, map(row, constructions.values()))
 
 
