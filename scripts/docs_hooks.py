@@ -21,7 +21,7 @@ from typing import Any
 ROOT = Path(__file__).parents[1]
 INCLUDED = {"proofs/README.md": "machine-checked-proofs.md", "CONTRIBUTING.md": "contributing.md"}
 """Pages outside docs/ and their names on the site."""
-WRITTEN = ("docs/claims.html", "docs/options.md", "docs/schemas/")
+WRITTEN = ("docs/claims.html", "docs/options.md", "docs/schemas/", "docs/notebooks/")
 """Pages that `generated` writes."""
 LINK = re.compile(r"(?<!!)\[([^\]\[]*)\]\(([^)\s]+)\)")
 PICTURE = re.compile(r'<img alt="([^"]*)" src="([^"]*pictures/([\w-]+\.svg))"\s*/?>')
@@ -99,7 +99,11 @@ def schemas() -> dict[str, str]:
 
 def generated() -> dict[str, str]:
     """Text of each page that is not in the repository, by its name on the site."""
-    return {"claims.html": decided()[1], "options.md": options(), "pictures/house.svg": house_map(), **schemas()}
+    sys.path.insert(0, str(ROOT / "scripts"))
+    notebooks = importlib.import_module("notebooks")
+    executed = {f"notebooks/{name}.md": notebooks.page(name) for name in notebooks.names()}
+    written = {"claims.html": decided()[1], "options.md": options(), "pictures/house.svg": house_map()}
+    return written | executed | schemas()
 
 
 @lru_cache

@@ -6,6 +6,7 @@ from pathlib import Path
 import console
 import docs_griffe
 import docs_hooks
+import notebooks
 import pytest
 import yaml
 from tiers import full_where
@@ -18,7 +19,7 @@ PAGES = sorted(str(path.relative_to(DOCS)) for path in DOCS.rglob("*.md"))
 ELSEWHERE = {"your-construction.md": "test_testing.py"}
 """Pages whose blocks another file runs, as its own."""
 SLOW = {"search.md", "symbolic.md"}
-WRITTEN = {"claims.html", "options.md", "schemas/index.md"}
+WRITTEN = {"claims.html", "options.md", "schemas/index.md", *(f"notebooks/{name}.md" for name in notebooks.names())}
 """Pages that the site's build writes and that others link to."""
 
 
@@ -220,6 +221,14 @@ def test_pictures_are_inlined_without_their_own_colours():
     made = docs_hooks.inlined('<p><img alt="x" src="pictures/notions.svg" /></p>')
     assert made.startswith("<p><svg ")
     assert "<style>" not in made
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("name", notebooks.names())
+def test_notebooks_run(name):
+    for package in ("nbclient", "ipykernel", "matplotlib"):
+        pytest.importorskip(package)
+    assert notebooks.executed(name).cells
 
 
 def test_options_have_every_command():
