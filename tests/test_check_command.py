@@ -15,9 +15,9 @@ from utfproof.attention import parse_kernel
 from utfproof.certificates import checker
 from utfproof.certificates.enclosures import certify_enclosure
 from utfproof.certificates.prover import certify_weights
-from utfproof.commands.enclose import exact_embedding
 from utfproof.constructions import build_host, random_target
 from utfproof.emulation.compare import random_input
+from utfproof.emulation.enclosure import exact_embedding
 from utfproof.models.realization.certificate import certificate as realization_certificate
 from utfproof.models.realization.host import least_host
 from utfproof.shapes import Shape

@@ -106,6 +106,29 @@ def test_help_is_whole_sentences(words, capsys, monkeypatch):
             assert sentence.endswith(".")
 
 
+@pytest.mark.parametrize("words", [(), ("search",), ("bench",), *COMMANDS])
+def test_help_fits_a_screen_and_has_an_example(words, capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "100")
+    assert run([*words, "--help"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) <= 40
+    assert max(map(len, lines)) <= 100
+    assert words not in COMMANDS or any("Example" in line for line in lines)
+
+
+@pytest.mark.parametrize("words", [words for words in COMMANDS if words != OWN_PARSER])
+def test_help_all_explains_every_option(words, capsys):
+    printed = []
+    for flag in ("--help", "--help-all"):
+        assert run([*words, flag]) == 0
+        printed.append(capsys.readouterr().out)
+    for parameter in COMMANDS[words].params:
+        for name in parameter.opts:
+            if name.startswith("--") and name != "--help-all":
+                assert parameter.help
+                assert all(name in text for text in printed)
+
+
 def test_each_command_is_imported_when_it_is_asked_for():
     """--version imports none of them; a command imports its own module, and neither PyTorch nor SymPy."""
     assert {" ".join(words) for words in COMMANDS} == set(NAMES)

@@ -215,8 +215,6 @@ def test_a_row_too_few_when_large_names_a_target_without_a_distance(decide, tmp_
         (["--target", "h.safetensors"], "would overwrite an input"),
         (["--target", "v.safetensors", "--visible", "./v.safetensors"], "give each output a file of its own"),
         (["--visible", "c.json"], "give each output a file of its own"),
-        (["--context", "0"], "--context must be a positive integer"),
-        (["--seed", "-1"], "seed must be"),
         (["--layers", "3"], "has 2 layers, 3 were said"),
     ],
 )
@@ -228,16 +226,6 @@ def test_bad_options_get_one_line_and_nothing_is_written(decide, tmp_path, optio
     assert message in err
     assert len(err.splitlines()) == 1
     assert {p.name for p in tmp_path.iterdir()} == {"h.safetensors"}
-
-
-def test_resources_are_estimated_first(decide, tmp_path):
-    save(tmp_path / "h.safetensors", random_tensors(np.random.default_rng(1), Shape(2, 2, 1, 1), 15))
-    code, err = decide("h.safetensors", "--visible", "v.safetensors", "--context", "1000000000")
-    assert code == 3
-    assert "a context of 1000000000" in err
-    assert {p.name for p in tmp_path.iterdir()} == {"h.safetensors"}
-    # beside a verdict the same figure is left out, and the verdict stands
-    assert decide("h.safetensors", "--explain", "--context", "1000000000")[0] == 1
 
 
 def test_integers_beyond_float64_are_decided_without_a_margin(decide):

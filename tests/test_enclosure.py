@@ -16,9 +16,8 @@ from corpus import canonical
 from utfproof.attention import GivenAttention, SoftmaxAttention, parse_kernel
 from utfproof.certificates import checker
 from utfproof.certificates.enclosures import certify_enclosure, numbers
-from utfproof.cli.command import Given
-from utfproof.commands import enclose as enclosing
-from utfproof.commands.enclose import decimal, named_host, run_enclosure
+from utfproof.cli.options import Draw
+from utfproof.commands.enclose import decimal, named_host
 from utfproof.constructions import build_host, random_target
 from utfproof.emulation.compare import random_input
 from utfproof.emulation.enclosure import Enclosure, enclose, exact_difference, exact_host
@@ -26,7 +25,7 @@ from utfproof.errors import MalformedInput
 from utfproof.ground.arrays import exact
 from utfproof.matching import embed, exact_target
 from utfproof.shapes import Shape
-from utfproof.weights import write_host
+from utfproof.weights import write_embedding, write_host, write_target
 
 pytestmark = pytest.mark.numerical
 
@@ -41,11 +40,6 @@ HOSTS = {
     "shared-query": (2, 1, 2, 2, 2),
 }
 LOGITS_ONLY = ("shared-key", "shared-query")
-
-
-def asked(**values):
-    """The parameters of the command, defaults filled in."""
-    return Given(enclosing.enclose.command.filled(values))
 
 
 def case(name, dims=None, *, seed=1, n=3, width=None):
@@ -96,8 +90,7 @@ def test_exact_embeddings_are_within_any_number_of_digits(name, kernel, tmp_path
         found = enclose(host, target, E, X, attention, digits)
         assert found.verdict == ("within" if serves else "apart")
         assert found.units[1] == 1 or not serves
-    options = {"seed": 0, "law": "uniform", "dtype": "float64", "limit": None}
-    certificate = certify_enclosure(named_host(name, tied=host.tied, **options), host, target, E, X, attention, digits)
+    certificate = certify_enclosure(named_host(name, host, Draw(), None), host, target, E, X, attention, digits)
     assert not certificate.universal
     assert code_of(written(tmp_path, certificate)) == 0
 
@@ -118,8 +111,7 @@ def test_float64_embeddings_are_apart_by_what_mpmath_says(name, kernel, tmp_path
         assert found.upper < Fraction(1, 10**10)
     floats = np.abs(host.forward(X, E, attention) - target.forward(X, attention)).max()
     assert abs(floats - float(found.upper)) < 1e-9
-    options = {"seed": 0, "law": "uniform", "dtype": "float64", "limit": None}
-    certificate = certify_enclosure(named_host(name, tied=host.tied, **options), host, target, E, X, attention, 40)
+    certificate = certify_enclosure(named_host(name, host, Draw(), None), host, target, E, X, attention, 40)
     path = written(tmp_path, certificate)
     assert code_of(path) == 0
     low, high = found.units
@@ -315,18 +307,19 @@ def test_an_enclosure_that_is_too_narrow_is_rejected(good, monkeypatch, tmp_path
 
 
 @pytest.mark.parametrize("tied", [False, True])
-def test_weights_of_a_file(tied, tmp_path):
+def test_weights_of_a_file(cli, tied, tmp_path):
     host = build_host("random-tied" if tied else "random", Shape(2, 1, 1, 2), 9, seed=7, dtype="float32")
     path = tmp_path / "host.safetensors"
     write_host(path, host)
     target = random_target(host.shape, 3)
-    said = {"attention": "causal", "context": 3, "digits": 30}
-    out = run_enclosure(asked(host=str(path), **said, output=tmp_path / "c.json"), host, target)
-    assert (out.exit_code, out.document["verdict"]) == (0, "within")
+    write_target(tmp_path / "t.safetensors", target)
+    asked = ["enclose", path, "--target", "t.safetensors", "--attention", "causal", "--context", 3, "--json"]
+    code, out, _ = cli(*asked, "-o", "c.json")
+    assert (code, json.loads(out)["verdict"]) == (0, "within")
     assert code_of(tmp_path / "c.json") == 0
-    floats = embed(host, target).E
-    out = run_enclosure(asked(host=str(path), **said, output=tmp_path / "d.json"), host, target, floats)
-    assert (out.exit_code, out.document["verdict"], out.document["embedding"]) == (1, "apart", "given")
+    write_embedding(tmp_path / "E.safetensors", embed(host, target).E)
+    code, out, _ = cli(*asked, "--embedding", "E.safetensors", "-o", "d.json")
+    assert (code, json.loads(out)["verdict"], json.loads(out)["embedding"]) == (1, "apart", "given")
     assert code_of(tmp_path / "d.json") == 0
     raw = bytearray(path.read_bytes())
     raw[-1] ^= 1

@@ -14,9 +14,8 @@ from test_enclosure import case, scaled
 from utfproof.attention import GivenAttention, SoftmaxAttention
 from utfproof.certificates import checker
 from utfproof.cli.app import run
-from utfproof.commands.enclose import exact_embedding
 from utfproof.constructions import build_host, random_target
-from utfproof.emulation.enclosure import enclose
+from utfproof.emulation.enclosure import enclose, exact_embedding
 from utfproof.errors import MalformedInput, ResourceLimit
 from utfproof.ground.arrays import exact
 from utfproof.matching import embed, exact_target

@@ -122,6 +122,12 @@ class Shape:
         text = text if self.d_out == self.d_in else f"{text}, d_out = {self.d_out}"
         return f"{text}, with a residual stream" if self.residual else text
 
+    def document(self, m: int | None = None) -> dict[str, Any]:
+        """The dimensions by name, for --json."""
+        found: dict[str, Any] = {name: getattr(self, name) for name in ("heads", "layers", "head_dim", "d_in", "d_out")}
+        found |= {"residual": True} if self.residual else {}
+        return found if m is None else {**found, "m": m}
+
     @property
     def letters(self) -> int:
         """Letters of head words: H, or H + 1 with a residual stream."""

@@ -15,7 +15,7 @@ import typer
 
 from utfproof import __version__
 from utfproof.cli import signals
-from utfproof.cli.command import Group, Shown
+from utfproof.cli.command import WIDTH, Group, Shown
 from utfproof.cli.output import plain
 from utfproof.cli.registry import GROUPS, NAMES, help_of, load
 from utfproof.errors import UtfproofError, install
@@ -51,9 +51,10 @@ def application(first: str | None = None, *, outlined: bool = False) -> typer.Ty
         name="utfproof",
         cls=Group,
         help="Can a fixed transformer act as every transformer of a class when only its input embedding changes? "
-        "Certificates, an independent checker, embeddings and exact emulation. "
         "Exit codes: 0 holds or valid, 1 refuted or invalid, 2 malformed input, 3 resource limit, 4 undecided.",
+        epilog="Example: utfproof certify tied -H 4 -L 2 -d 24 --d-in 4 -o tied.json; utfproof check tied.json",
         no_args_is_help=True,
+        context_settings={"max_content_width": WIDTH},
         add_completion=True,
         pretty_exceptions_enable=False,
         rich_markup_mode=None,

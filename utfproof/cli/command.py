@@ -12,10 +12,11 @@ import json
 import os
 import re
 import tempfile
+import textwrap
 import types
 import typing
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, is_dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any
@@ -25,25 +26,51 @@ from typer.core import TyperCommand, TyperGroup
 from typer.models import ArgumentInfo
 
 from utfproof.cli.display import require_mode, shown
-from utfproof.cli.options import DIMENSIONS, More, option_of, required_shape
+from utfproof.cli.options import DIMENSIONS, More, option_of
 from utfproof.cli.outcome import Outcome
 from utfproof.cli.output import show
-from utfproof.errors import MalformedInput
+from utfproof.errors import MalformedInput, UtfproofError
 from utfproof.ground.files import require_writable, write_json
 from utfproof.ground.progress import stage
 from utfproof.ground.resources import limits
-from utfproof.shapes import Shape
+from utfproof.shapes import positive_integer
 from utfproof.sweeps.jobs import REQUIRED, Context, Found, Key
 
 VERDICTS = {0: "holds", 1: "refuted", 4: "undecided"}
 """Of a result whose document has none, by the exit code."""
 Prepared = tuple[dict[str, Any], dict[str, str]]
 """Canonical parameters, and the files that they name by digest."""
-AsJson = Annotated[bool, typer.Option("--json", help="One JSON object on standard output, for machines.")]
-ProgressMode = Annotated[
-    str, typer.Option("--progress", help="auto: live, on a terminal; plain: a line for each stage on stderr; none.")
-]
-PATHS = (Path, Path | None)
+REFUSALS = {1: "refuted", 2: "refused", 4: "undecided"}
+"""Of a job of a sweep that ends with an error, by the error's exit code."""
+WIDTH = 100
+"""Columns of a help text, at most."""
+EVERYTHING = "utfproof.help-all"
+"""In the context of a command whose every option is explained."""
+
+
+def _help_all(context: typer.Context, value: bool) -> None:
+    if value:
+        context.meta[EVERYTHING] = True
+        print(context.get_help())
+        raise typer.Exit()
+
+
+COMMON: dict[str, tuple[Any, Any]] = {
+    "max_seconds": (
+        Annotated[int | None, typer.Option("--max-seconds", help="Time limit of the whole command in seconds.")],
+        None,
+    ),
+    "progress_mode": (
+        Annotated[str, typer.Option("--progress", help="auto: bars on a terminal; plain: a line a stage; none.")],
+        "auto",
+    ),
+    "as_json": (
+        Annotated[bool, typer.Option("--json", help="One JSON object on standard output, for machines.")],
+        False,
+    ),
+    "help_all": (Annotated[bool, typer.Option("--help-all", callback=_help_all, is_eager=True, hidden=True)], False),
+}
+"""Options of every command, with their defaults."""
 
 
 @dataclass(frozen=True)
@@ -80,29 +107,38 @@ class Parameter:
         more = self.more
         return more.text or (not more.aside and not more.written and self.base in (bool, int, float, str))
 
+    @property
+    def names_file(self) -> bool:
+        """Whether its value is a file's name, or may be one."""
+        return self.base is Path or (self.is_argument and self.base is str)
+
     def check(self, label: str, value: Any) -> Any:
         """The value; MalformedInput where it cannot be this parameter's."""
         return value if value is None or self.more.check is None else self.more.check(label, value)
 
 
 class Given:
-    """The values of a command's parameters as attributes, for the functions that share them. stated: given in so many words."""
+    """The values of a command's options as attributes, for the functions that share them. stated: given on the command
+    line."""
 
     def __init__(self, values: Mapping[str, Any], stated: frozenset[str] = frozenset()) -> None:
-        self.__dict__.update({"stated": stated, **values})
+        self.__dict__.update({"stated": stated, **_flat(values)})
 
     def __getattr__(self, name: str) -> Any:
-        raise AttributeError(f"this command has no parameter {name}")
+        raise AttributeError(f"this command has no option {name}")
 
     @property
     def dimensions(self) -> dict[str, int | None]:
         """The parts of a shape."""
         return {name: getattr(self, name) for name in DIMENSIONS}
 
-    @property
-    def shape(self) -> Shape:
-        """The shape, or MalformedInput naming the options that are missing."""
-        return required_shape(self.dimensions, residual=bool(self.residual))
+
+def _flat(values: Mapping[str, Any]) -> dict[str, Any]:
+    """The values with those of each group of options in the group's place."""
+    found: dict[str, Any] = {}
+    for name, value in values.items():
+        found |= vars(value) if is_dataclass(value) else {name: value}
+    return found
 
 
 @dataclass(frozen=True)
@@ -121,48 +157,64 @@ class Command:
     version: int = 1
     certified: bool = False
     prepare: Callable[[dict[str, Any], Path], Iterator[Prepared]] | None = None
-    find: Callable[[Given, Context], Found] | None = None
+    find: Callable[[dict[str, Any], Context], Found] | None = None
     aside: tuple[str, ...] = ()
 
     @cached_property
-    def parameters(self) -> dict[str, Parameter]:
-        """By name."""
+    def _hints(self) -> dict[str, Any]:
         hints = typing.get_type_hints(self.function, include_extras=True)
-        return {
-            name: _parameter(name, hints[name], given.default)
-            for name, given in inspect.signature(self.function).parameters.items()
-            if name != "stated"
-        }
+        return {name: hints[name] for name in inspect.signature(self.function).parameters if name != "stated"}
+
+    @cached_property
+    def _groups(self) -> dict[str, Any]:
+        """Parameters that stand for several options: dataclasses of `cli.options`."""
+        return {name: hint for name, hint in self._hints.items() if is_dataclass(hint)}
+
+    @cached_property
+    def parameters(self) -> dict[str, Parameter]:
+        """By name, groups of options one by one."""
+        found: dict[str, Parameter] = {}
+        for name, given in inspect.signature(self.function).parameters.items():
+            if name in self._groups:
+                group = self._groups[name]
+                hints = typing.get_type_hints(group, include_extras=True)
+                found |= {part.name: _parameter(part.name, hints[part.name], part.default) for part in fields(group)}
+            elif name in self._hints:
+                found[name] = _parameter(name, self._hints[name], given.default)
+        return found
 
     def register(self, app: typer.Typer, name: str) -> None:
         """Add it to an application."""
-        app.command(name, epilog=self.examples, help=inspect.getdoc(self.function), cls=Shown)(self._entry())
+        settings = {"max_content_width": WIDTH}
+        more: dict[str, Any] = {"cls": Shown, "context_settings": settings, "epilog": self.examples}
+        app.command(name, help=inspect.getdoc(self.function), **more)(self._entry())
 
     def _entry(self) -> Callable[..., Any]:
-        """The function that Typer is given: with --json and --progress."""
+        """The function that Typer is given, with the options that every command has."""
 
-        def entry(typer_context: typer.Context, as_json: bool, progress_mode: str, **values: Any) -> None:
-            self._run(values, as_json, progress_mode, _stated(typer_context))
+        def entry(typer_context: typer.Context, **values: Any) -> None:
+            common = {name: values.pop(name) for name in COMMON}
+            self._run(values, common, _stated(typer_context))
 
         entry.outputs = self.outputs  # type: ignore[attr-defined]
-        hints = {
-            "typer_context": typer.Context,
-            **{name: _annotated(entry) for name, entry in self.parameters.items()},
-            "as_json": AsJson,
-            "progress_mode": ProgressMode,
-        }
-        defaults = {name: entry.default for name, entry in self.parameters.items()}
-        defaults |= {"as_json": False, "progress_mode": "auto"}
-        entry.__annotations__ = hints
+        entry.advanced = {  # type: ignore[attr-defined]
+            *(name for name, known in self.parameters.items() if known.more.advanced), "progress_mode", "max_seconds"
+        }  # fmt: skip
+        hints = {name: (_annotated(known), known.default) for name, known in self.parameters.items()} | COMMON
+        keyword = inspect.Parameter.KEYWORD_ONLY
+        entry.__annotations__ = {"typer_context": typer.Context} | {name: hint for name, (hint, _) in hints.items()}
         entry.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
             [
-                inspect.Parameter(
-                    name,
-                    inspect.Parameter.KEYWORD_ONLY,
-                    annotation=hint,
-                    default=inspect.Parameter.empty if defaults.get(name, REQUIRED) is REQUIRED else defaults[name],
-                )
-                for name, hint in hints.items()
+                inspect.Parameter("typer_context", keyword, annotation=typer.Context),
+                *(
+                    inspect.Parameter(
+                        name,
+                        keyword,
+                        annotation=hint,
+                        default=inspect.Parameter.empty if default is REQUIRED else default,
+                    )
+                    for name, (hint, default) in hints.items()
+                ),
             ]
         )
         return entry
@@ -172,34 +224,40 @@ class Command:
         """Files that it writes: parameter and option."""
         return {name: entry.label for name, entry in self.parameters.items() if entry.more.written}
 
-    def _run(self, values: dict[str, Any], as_json: bool, progress_mode: str, stated: frozenset[str]) -> None:
-        require_mode(progress_mode)
+    def _run(self, values: dict[str, Any], common: dict[str, Any], stated: frozenset[str]) -> None:
+        require_mode(common["progress_mode"])
         known, outputs = self.parameters, self.outputs
-        paths = {name for name, entry in known.items() if entry.base is Path and values[name] is not None}
+        files = {name: Path(values[name]) for name, entry in known.items() if entry.names_file and values[name]}
         require_apart(
-            {outputs[name]: values[name] for name in outputs if name in paths},
-            {known[name].label: values[name] for name in known if name in paths and name not in outputs},
+            {outputs[name]: files[name] for name in outputs if name in files},
+            {known[name].label: path for name, path in files.items() if name not in outputs},
         )
         for name, entry in known.items():
             values[name] = entry.check(entry.label, values[name])
+        if common["max_seconds"] is not None:
+            positive_integer("--max-seconds", common["max_seconds"])
         require_writable(*(values[name] for name in outputs))
-        with shown(progress_mode), stage(self.name, whole=True):
-            with limits(None, values.get("max_seconds"), self.name):
+        with shown(common["progress_mode"]), stage(self.name, whole=True):
+            with limits(None, common["max_seconds"], self.name):
                 outcome = self.call(values, stated)
             for name, entry in known.items():
                 if entry.more.document and values[name] is not None:
                     write_json(values[name], outcome.document)
-            show(outcome, as_json=as_json)
+            show(outcome, as_json=common["as_json"])
         if outcome.closing is not None:
             outcome.closing()
         if outcome.failure is not None:
             raise outcome.failure
         raise typer.Exit(outcome.exit_code)
 
-    def call(self, values: Mapping[str, Any], stated: frozenset[str]) -> Outcome:
-        """Call the function; stated: the names of what was given in so many words, where it asks for them."""
-        more = {"stated": stated} if "stated" in inspect.signature(self.function).parameters else {}
-        return self.function(**values, **more)
+    def call(self, values: Mapping[str, Any], stated: frozenset[str] = frozenset()) -> Outcome:
+        """Call the function; stated: the names of options on the command line, where it asks for them."""
+        arguments = dict(values)
+        for name, group in self._groups.items():
+            arguments[name] = group(**{part.name: arguments.pop(part.name) for part in fields(group)})
+        if "stated" in inspect.signature(self.function).parameters:
+            arguments["stated"] = stated
+        return self.function(**arguments)
 
     # --- in a sweep ---
 
@@ -207,9 +265,7 @@ class Command:
     def keys(self) -> dict[str, Key]:
         """What a sweep may set: options that say what is run."""
         return {
-            name: Key(
-                str if entry.more.text else entry.base, REQUIRED if entry.more.needed else entry.default, entry.check
-            )
+            name: Key(str if entry.more.text else entry.base, entry.default, entry.check)
             for name, entry in self.parameters.items()
             if entry.is_key and name not in self.aside
         }
@@ -234,16 +290,27 @@ class Command:
 
     def result(self, parameters: Mapping[str, Any], context: Context) -> Found:
         """The result of canonical parameters, and the files beside it: a function of the parameters alone."""
+        values = self.filled(parameters, context.max_memory)
+        if values.get("device") not in (None, "cpu"):
+            from utfproof.ground.arrays import require_device
+
+            require_device(values["device"])  # a missing device belongs to this machine, and is no result
         if self.find is not None:
-            return self.find(Given(self.filled(parameters, context.max_memory), frozenset(parameters)), context)
+            return self.find(values, context)
         with tempfile.TemporaryDirectory() as place:
-            values = self.filled(parameters, context.max_memory)
             for name, entry in self.parameters.items():
                 if entry.more.written and entry.default is REQUIRED:
                     values[name] = Path(place) / f"{context.key}.json"
-            outcome = self.call(values, frozenset({*parameters, "as_json"}))
+            try:
+                outcome = self.call(values, frozenset({*parameters, "as_json"}))
+            except UtfproofError as error:
+                if error.exit_code not in REFUSALS:
+                    raise
+                return {"verdict": REFUSALS[error.exit_code], "reason": str(error)}, {}
             files = {path.name: path.read_bytes() for path in sorted(Path(place).iterdir())}
             document = json.loads(json.dumps(outcome.document, default=str).replace(f"{place}/", ""))
+        if self.certified:
+            return decided(json.loads(files[f"{context.key}.json"])), files
         return {"verdict": VERDICTS.get(outcome.exit_code, "done"), **document}, files
 
     def filled(self, parameters: Mapping[str, Any], max_memory: int | None = None) -> dict[str, Any]:
@@ -255,6 +322,12 @@ class Command:
         if "max_memory" in values:
             values["max_memory"] = max_memory
         return values
+
+
+def decided(certificate: Mapping[str, Any]) -> dict[str, Any]:
+    """The result of a sweep's job that wrote this certificate."""
+    claim = certificate["claim"]
+    return {"verdict": claim["verdict"], "kind": certificate["kind"], "targets": claim["targets"]}
 
 
 def command(examples: str, *, name: str | None = None, **more: Any) -> Callable[[Any], Any]:
@@ -370,14 +443,35 @@ def summary(help_text: str) -> str:
 
 
 class Shown(TyperCommand):
-    """A command whose sentence in the list of commands is not cut."""
+    """A command whose --help names its advanced options in one line, and whose --help-all explains them."""
 
     def get_short_help_str(self, limit: int = 45) -> str:
         return summary(self.help or "")
 
+    def format_options(self, ctx: Any, formatter: Any) -> None:
+        sections: dict[str, list[tuple[str, str]]] = {"Arguments": [], "Options": [], "Advanced options": []}
+        names: list[str] = []
+        for param in self.get_params(ctx):
+            record = param.get_help_record(ctx)
+            rare = param.name in getattr(self.callback, "advanced", ())
+            place = "Arguments" if param.param_type_name == "argument" else "Advanced options" if rare else "Options"
+            if record is not None:
+                sections[place].append(record)
+                names += [next(name for name in param.opts if name.startswith("--"))] if rare else []
+        if not ctx.meta.get(EVERYTHING):
+            del sections["Advanced options"]
+        for title, records in sections.items():
+            if records:
+                with formatter.section(title):
+                    formatter.write_dl(records)
+        if "Advanced options" not in sections:
+            text = f"Advanced options (--help-all explains them): {', '.join(names)}"
+            lines = textwrap.wrap(text, formatter.width, subsequent_indent="  ", break_on_hyphens=False)
+            formatter.write("\n" + "\n".join(lines) + "\n")
+
 
 class Group(TyperGroup):
-    """A group of commands, likewise."""
+    """A group of commands, listed by their whole first sentences."""
 
     def get_short_help_str(self, limit: int = 45) -> str:
         return summary(self.help or "")

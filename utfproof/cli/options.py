@@ -25,15 +25,15 @@ class More:
     """What an option is beside Typer's part.
 
     written: a file that the command writes; document: its --json document goes there. aside: no key of a sweep (it says where
-    and how one run is shown). needed: without a default in a sweep. text: a key of a sweep, as text, whatever its type.
+    and how one run is shown). text: a key of a sweep, as text, whatever its type. advanced: shown by --help-all alone.
     """
 
     check: Check | None = None
     written: bool = False
     document: bool = False
     aside: bool = False
-    needed: bool = False
     text: bool = False
+    advanced: bool = False
 
 
 def option(
@@ -93,15 +93,6 @@ def amount(label: str, value: float) -> float:
     return value
 
 
-def seconds(label: str, value: float) -> float:
-    """A time limit."""
-    if not 0 < value < inf:
-        raise MalformedInput(
-            f"{label} must be a positive{' and finite' * (value > 0)} number of seconds, got {value:g}"
-        )
-    return value
-
-
 def memory(value: Any) -> int:
     """Bytes, from words such as 4G."""
     try:
@@ -110,52 +101,65 @@ def memory(value: Any) -> int:
         raise typer.BadParameter(str(error)) from error
 
 
+def parallel(label: str, value: int) -> int:
+    """Threads or processes."""
+    return check_parallel(label, value)
+
+
 # --- shared options ------------------------------------------------------------------------------------------------
 
-Heads = Annotated[
-    int | None, option("Heads H per layer.", "--heads", "-H", metavar="H", check=positive_integer, needed=True)
-]
-Layers = Annotated[int | None, option("Layers L.", "--layers", "-L", metavar="L", check=positive_integer, needed=True)]
-StoredLayers = Annotated[int | None, option("Layers L.", "--layers", "-L", metavar="L", check=positive_integer)]
-HeadDim = Annotated[
-    int | None, option("Head dimension d.", "--head-dim", "-d", metavar="d", check=positive_integer, needed=True)
-]
-DIn = Annotated[
-    int | None, option("Input dimension d_in (vocabulary size for one-hots).", check=positive_integer, needed=True)
-]
-StoredHeadDim = Annotated[
-    int | None, option("Head dimension d.", "--head-dim", "-d", metavar="d", check=positive_integer)
-]
-StoredDIn = Annotated[
-    int | None, option("Input dimension d_in (vocabulary size for one-hots).", check=positive_integer)
-]
-DOut = Annotated[int | None, option("Output dimension; d_in unless said otherwise.", check=positive_integer)]
-Residual = Annotated[
-    bool, option("With a residual stream: X^l = X^(l-1) + sum over heads, in hosts and targets.", "--residual")
-]
+Heads = Annotated[int | None, option("Heads H per layer.", "--heads", "-H", metavar="H", check=positive_integer)]
+Layers = Annotated[int | None, option("Layers L.", "--layers", "-L", metavar="L", check=positive_integer)]
+HeadDim = Annotated[int | None, option("Head dimension d.", "--head-dim", "-d", metavar="d", check=positive_integer)]
+DIn = Annotated[int | None, option("Input dimension d_in: for one-hots, the vocabulary size.", check=positive_integer)]
+DOut = Annotated[int | None, option("Output dimension d_out (default: d_in).", check=positive_integer, advanced=True)]
+Residual = Annotated[bool, option("Hosts and targets with a residual stream.", "--residual")]
 StoredResidual = Annotated[
     bool | None,
     option(
-        "Whether weights have a residual stream, where their metadata does not say it; none by default.",
+        "With a residual stream (default: as files say, else none).",
         "--residual/--no-residual",
     ),
 ]
-M = Annotated[
-    int | None, option("Embedding dimension m; the construction's own unless said otherwise.", check=positive_integer)
+M = Annotated[int | None, option("Embedding dimension m (default: the construction's own).", check=positive_integer)]
+Seed = Annotated[int, option("Seed of what is drawn, 0 ... 2^64-1.", check=seed)]
+Device = Annotated[str, option("cpu (NumPy), or a torch device such as cuda.", advanced=True)]
+Threads = Annotated[
+    int | None, option("Threads of torch (default: torch's own choice).", check=parallel, aside=True, advanced=True)
 ]
-Seed = Annotated[int, option("Seed of random weights, 0 ... 2^64-1.", check=seed)]
-Law = Annotated[str, option("Law of random weights", choices=LAWS)]
-Dtype = Annotated[str, option("Number format of random weights", choices=DTYPES)]
-Device = Annotated[str, option("cpu (NumPy), or a torch device such as cuda.")]
 MaxMemory = Annotated[
-    int | None, option("Memory limit such as 4G; 80 % of RAM unless said otherwise.", parser=memory, aside=True)
+    int | None, option("Memory limit such as 4G (default: 80 % of RAM).", parser=memory, aside=True, advanced=True)
 ]
 """In bytes."""
-MaxSeconds = Annotated[
-    int | None,
-    option("Time limit of the whole command in seconds; none by default.", check=positive_integer, aside=True),
-]
-"""Kept by `cli.command` for every command that has it."""
+
+
+@dataclass(frozen=True)
+class ShapeOptions:
+    """The shape [H, L, d, d_in, d_out]."""
+
+    heads: Heads = None
+    layers: Layers = None
+    head_dim: HeadDim = None
+    d_in: DIn = None
+    d_out: DOut = None
+
+    @property
+    def dimensions(self) -> dict[str, int | None]:
+        """The parts by name, those that were not given as None."""
+        return {name: getattr(self, name) for name in DIMENSIONS}
+
+    def shape(self, *, residual: bool | None = False) -> Shape:
+        """The shape; MalformedInput naming the options that are missing."""
+        return required_shape(self.dimensions, residual=residual)
+
+
+@dataclass(frozen=True)
+class Draw:
+    """How random weights are drawn."""
+
+    seed: Seed = 0
+    law: Annotated[str, option("Law of random weights", choices=LAWS, advanced=True)] = "uniform"
+    dtype: Annotated[str, option("Number format of random weights", choices=DTYPES, advanced=True)] = "float64"
 
 
 def option_of(name: str) -> str:
@@ -163,20 +167,11 @@ def option_of(name: str) -> str:
     return f"--{name.replace('_', '-')}"
 
 
-def shape_of(given: Mapping[str, Any]) -> Shape:
-    """The shape of these values, complete or not. MalformedInput naming a dimension that is not positive."""
-    return Shape(*(given[name] for name in DIMENSIONS), residual=bool(given.get("residual")))
-
-
-def required_shape(given: Mapping[str, Any], *, residual: bool | None = False) -> Shape:
-    """The shape of these dimensions, or MalformedInput naming the options that are missing."""
+def required_shape(given: Mapping[str, Any], *, residual: bool | None = None) -> Shape:
+    """The shape of these dimensions (residual: else what they say), or MalformedInput naming the options that are missing."""
     needed = DIMENSIONS[:4]
     if missing := [option_of(name) for name in needed if given.get(name) is None]:
         wanted = ", ".join(map(option_of, needed))
         raise MalformedInput(f"the shape is incomplete: {', '.join(missing)} missing (all of {wanted} are needed)")
-    return shape_of({"d_out": None, **given, "residual": residual})
-
-
-def parallel(label: str, value: int) -> int:
-    """Threads or processes."""
-    return check_parallel(label, value)
+    stream = given.get("residual") if residual is None else residual
+    return Shape(*(given.get(name) for name in DIMENSIONS), residual=bool(stream))  # type: ignore[arg-type]

@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Any
 
-from utfproof.cli.options import DIMENSIONS, option_of
+from utfproof.cli.options import option_of
 from utfproof.constructions import CONSTRUCTIONS
 from utfproof.errors import MalformedInput, ResourceLimit, choose
 from utfproof.shapes import EffectiveHeadDimensionWarning, Shape
@@ -141,11 +141,3 @@ def stored_stream(facts: dict[str, str]) -> bool | None:
     if text not in (None, "true", "false"):
         raise MalformedInput(f"the embedding's metadata field residual is {text[:40]!r}, expected 'true' or 'false'")
     return None if text is None else text == "true"
-
-
-def shape_document(shape: Shape, m: int | None = None) -> dict[str, Any]:
-    """A shape for --json."""
-    document = {name: getattr(shape, name) for name in DIMENSIONS}
-    if shape.residual:
-        document["residual"] = True
-    return document if m is None else {**document, "m": m}

@@ -18,7 +18,7 @@ _FIRST = (
 )  # fmt: skip
 """In the order of --help; others follow."""
 GROUPS = {
-    "search": "Search the shared-attention model for smaller hosts. A find counts only with an exact verification.",
+    "search": "Search the shared-attention model for smaller hosts.",
     "bench": "Measurements side by side with what a user would otherwise use.",
 }
 APART = ("check", "sweep", "collect")

@@ -31,8 +31,9 @@ def bench_all(
         Path | None, written("Also write the JSON document here.", "-o", "--output", document=True)
     ] = None,
 ) -> Outcome:
-    """Every large piece of work beside its floor or a peer: ratios of processor seconds, measured in pairs in one run.
+    """Measure every large piece of work beside a floor or a peer, in pairs.
 
+    Prints ratios of processor seconds.
     Exit 1 when --against has a run whose ratio is passed by more than 30 % in three measurements; only rows that seem slower
     are measured again.
     """

@@ -6,61 +6,14 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from utfproof.cli import questions as options
-from utfproof.cli.command import Given, command
-from utfproof.cli.options import (
-    DIn,
-    DOut,
-    HeadDim,
-    Heads,
-    Law,
-    Layers,
-    M,
-    MaxMemory,
-    Residual,
-    Seed,
-    argument,
-    option,
-    required_shape,
-    written,
-)
+from utfproof.cli.command import command
+from utfproof.cli.options import M, MaxMemory, Residual, Seed, ShapeOptions, argument, option, written
 from utfproof.cli.outcome import Outcome
-from utfproof.errors import MalformedInput
-from utfproof.ground.laws import DTYPES
+from utfproof.errors import MalformedInput, choose
+from utfproof.ground.laws import DTYPES, LAWS
 from utfproof.shapes import Shape
 
-
-def _target(given: Given, shape: Shape) -> dict[str, Any]:
-    from utfproof.constructions import random_target
-    from utfproof.weights import write_target
-
-    drawn: dict[str, Any] = {"law": given.law, "dtype": given.dtype or "float64"}
-    target = random_target(shape, given.seed, width=given.width, tied=given.tied, **drawn, max_memory=given.max_memory)
-    write_target(given.output, target, dtype=drawn["dtype"], metadata={"seed": str(given.seed), "law": given.law})
-    system = "looped-target" if given.tied else "target"
-    return {"system": system, "width": target.width, "dtype": drawn["dtype"]}
-
-
-def _host(given: Given, shape: Shape) -> dict[str, Any]:
-    from utfproof.constructions import build_host, construction, dense_bytes, resolve_m
-    from utfproof.ground.resources import require_memory
-    from utfproof.weights import write_host
-
-    name, entry = given.what, construction(given.what)
-    kind = given.dtype or ("float64" if entry.is_random else "int8")
-    if kind not in DTYPES and (entry.is_random or kind != "int8"):
-        raise MalformedInput(
-            f"dtype {kind!r} is unknown; choose {', '.join(DTYPES)}" + ("" if entry.is_random else ", int8")
-        )
-    m = resolve_m(entry, shape, given.m)
-    itemsize = {"float64": 8, "float32": 4, "int8": 1}.get(kind, 2)
-    size = dense_bytes(shape, m, tied=entry.tied, itemsize=itemsize)
-    require_memory(size, f"a file of {name} at {shape}, m = {m},", given.max_memory)
-    dtype = kind if entry.is_random else "float64"
-    host = build_host(name, shape, m, seed=given.seed, law=given.law, dtype=dtype, max_memory=given.max_memory)
-    facts = {"seed": str(given.seed), "law": given.law, "dtype": kind} if entry.is_random else {}
-    write_host(given.output, host, dtype=kind, metadata=facts)
-    system = "looped-universal" if entry.tied else "universal"
-    return {"system": system, "construction": name, "m": m, "dtype": kind}
+ITEM_BYTES = {"float64": 8, "float32": 4, "float16": 2, "bfloat16": 2, "int8": 1}
 
 
 @command(
@@ -71,37 +24,68 @@ def build(
     *,
     what: Annotated[str, argument("Construction, or 'target' for a random target.")],
     output: Annotated[Path, written("File to write (.safetensors).", "-o", "--output")],
+    shape: ShapeOptions,
     m: M = None,
-    width: Annotated[int | None, option("Target only: its width D; d_in by default.")] = None,
+    width: Annotated[int | None, option("Target only: its width D (default: d_in).")] = None,
     tied: Annotated[bool, option("Target only: one set of weights for all layers.", "--tied")] = False,
-    seed: Seed = 0,
-    law: Law = "uniform",
-    dtype: Annotated[
-        str | None, option(f"{', '.join(DTYPES)}; int8 (the default) or any of these for a {{0,1}} host.")
-    ] = None,
     residual: Residual = False,
-    heads: Heads = None,
-    layers: Layers = None,
-    head_dim: HeadDim = None,
-    d_in: DIn = None,
-    d_out: DOut = None,
+    seed: Seed = 0,
+    law: Annotated[str, option("Law of random weights", choices=LAWS)] = "uniform",
+    dtype: Annotated[
+        str | None, option(f"{', '.join(DTYPES)}; {{0,1}} hosts also int8 (default: int8, drawn weights float64).")
+    ] = None,
     max_memory: MaxMemory = None,
     stated: frozenset[str] = frozenset(),
 ) -> Outcome:
-    """Write a host's parameters R_Q, R_K, R_V, U, or a random target's W_Q, W_K, W_V, W_O (W_E, W_U)."""
-    given = Given(locals())
-    shape = required_shape(locals(), residual=residual)
+    """Write the parameters of a host, or of a random target, to a file.
+
+    A host has R_Q, R_K, R_V, U; a target W_Q, W_K, W_V, W_O (W_E, W_U).
+    """
+    full, draw = shape.shape(residual=residual), {"seed": seed, "law": law}
     if what == "target":
         if m is not None:
             raise MalformedInput("--m is a host's embedding dimension; a target has --width")
-        facts = _target(given, shape)
+        facts = _target(output, full, width, tied, dtype or "float64", draw, max_memory)
     else:
         if width is not None or tied:
             raise MalformedInput(
                 "--width and --tied belong to 'build target'; tied hosts are constructions of their own"
             )
         options.refuse_undrawn(stated, what, "seed", "law")
-        facts = _host(given, shape)
+        facts = _host(what, output, full, m, dtype, draw, max_memory)
     facts["file"] = str(output)
-    document = {**facts, "shape": options.shape_document(shape, facts.get("m"))}
-    return Outcome(document, f"build {what}", {"shape": shape, **facts})
+    document = {**facts, "shape": full.document(facts.get("m"))}
+    return Outcome(document, f"build {what}", {"shape": full, **facts})
+
+
+def _target(
+    output: Path, shape: Shape, width: int | None, tied: bool, dtype: str, draw: dict[str, Any], limit: int | None
+) -> dict[str, Any]:
+    from utfproof.constructions import random_target
+    from utfproof.weights import write_target
+
+    target = random_target(shape, width=width, tied=tied, **draw, dtype=dtype, max_memory=limit)
+    write_target(output, target, dtype=dtype, metadata={name: str(value) for name, value in draw.items()})
+    return {"system": "looped-target" if tied else "target", "width": target.width, "dtype": dtype}
+
+
+def _host(
+    name: str, output: Path, shape: Shape, m: int | None, dtype: str | None, draw: dict[str, Any], limit: int | None
+) -> dict[str, Any]:
+    from utfproof.constructions import build_host, construction, dense_bytes, resolve_m
+    from utfproof.ground.resources import require_memory
+    from utfproof.weights import write_host
+
+    entry = construction(name)
+    kind = dtype or ("float64" if entry.is_random else "int8")
+    known = DTYPES if entry.is_random else (*DTYPES, "int8")
+    if kind not in known:
+        raise MalformedInput(f"dtype {kind!r} is unknown; {choose(kind, known)}")
+    m = resolve_m(entry, shape, m)
+    size = dense_bytes(shape, m, tied=entry.tied, itemsize=ITEM_BYTES[kind])
+    require_memory(size, f"a file of {name} at {shape}, m = {m},", limit)
+    host = build_host(name, shape, m, **draw, dtype=kind if entry.is_random else "float64", max_memory=limit)
+    facts = {"seed": str(draw["seed"]), "law": draw["law"], "dtype": kind} if entry.is_random else {}
+    write_host(output, host, dtype=kind, metadata=facts)
+    system = "looped-universal" if entry.tied else "universal"
+    return {"system": system, "construction": name, "m": m, "dtype": kind}

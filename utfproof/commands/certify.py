@@ -8,27 +8,21 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from utfproof.cli import questions as options
-from utfproof.cli.command import Context, Found, Given, Prepared, command
+from utfproof.cli.command import Prepared, command
 from utfproof.cli.options import (
-    DIn,
-    DOut,
-    Dtype,
-    HeadDim,
-    Heads,
-    Law,
-    Layers,
+    Device,
+    Draw,
     M,
     MaxMemory,
-    MaxSeconds,
     Residual,
-    Seed,
+    ShapeOptions,
     argument,
     option,
-    shape_of,
+    required_shape,
     written,
 )
 from utfproof.cli.outcome import Outcome
-from utfproof.errors import MalformedInput, NotDefined, Undecided
+from utfproof.errors import MalformedInput, NotDefined
 from utfproof.ground.files import require_writable, together
 from utfproof.ground.notions import Notion
 from utfproof.shapes import matching_dimension
@@ -61,28 +55,11 @@ MEANINGS = {
 """What a verdict says and does not say, by notion and direction."""
 
 
-def _certificate(given: Given) -> Certificate:
-    from utfproof.certificates.prover import certify
-
-    return certify(
-        given.construction,
-        given.shape,
-        given.m,
-        seed=given.seed,
-        law=given.law,
-        dtype=given.dtype,
-        notion=None if given.notion is None else Notion.asked(given.notion),
-        witness=given.witness,
-        device=given.device,
-        max_memory=given.max_memory,
-    )
-
-
 def _prepared(given: dict[str, Any], folder: Path) -> Iterator[Prepared]:
     from utfproof.constructions import construction, resolve_m
 
-    entry, shape = construction(given["construction"]), options.quiet(shape_of, given)
-    found = {"construction": entry.name, **options.shape_document(shape)}
+    entry, shape = construction(given["construction"]), options.quiet(required_shape, given)
+    found = {"construction": entry.name, **shape.document()}
     try:
         found["m"] = resolve_m(entry, shape, given["m"])
     except NotDefined:  # a grid may hold shapes where a construction does not exist: the result says so
@@ -95,68 +72,47 @@ def _prepared(given: dict[str, Any], folder: Path) -> Iterator[Prepared]:
     yield found, {}
 
 
-def _found(given: Given, context: Context) -> Found:
-    from utfproof.ground.arrays import require_device
-
-    if given.device != "cpu":
-        require_device(given.device)  # this machine's doing: no result
-    try:
-        return decided(options.quiet(_certificate, given), context)
-    except Undecided as error:
-        return {"verdict": "undecided", "reason": str(error)}, {}
-    except MalformedInput as error:
-        return {"verdict": "refused", "reason": str(error)}, {}
-
-
 @command(
     "Example: utfproof certify tied --heads 4 --layers 2 --head-dim 24 --d-in 4 -o tied.json",
     certified=True,
     prepare=_prepared,
-    find=_found,
 )
 def certify(
     *,
     construction: Annotated[str, argument("Name of the construction, for example sparse, tied, random.")],
     output: Annotated[Path, written("Certificate to write (.json).", "-o", "--output")],
+    shape: ShapeOptions,
     m: M = None,
     notion: Annotated[
-        str | None, option("Notion of universality", choices=tuple(notion.word for notion in Notion))
+        str | None,
+        option(
+            "Notion of universality (default: the construction's own)",
+            choices=tuple(notion.word for notion in Notion),
+        ),
     ] = None,
-    witness: Annotated[
-        bool, option("Random constructions: evidence that is much faster to check (a sidecar).", "--witness")
-    ] = False,
-    device: Annotated[str, option("Random constructions: cpu (NumPy), or a torch device such as cuda.")] = "cpu",
     residual: Residual = False,
-    heads: Heads = None,
-    layers: Layers = None,
-    head_dim: HeadDim = None,
-    d_in: DIn = None,
-    d_out: DOut = None,
-    seed: Seed = 0,
-    law: Law = "uniform",
-    dtype: Dtype = "float64",
+    draw: Draw,
+    witness: Annotated[
+        bool, option("Random constructions: evidence that is faster to check (a sidecar).", "--witness", advanced=True)
+    ] = False,
+    device: Device = "cpu",
     max_memory: MaxMemory = None,
-    max_seconds: MaxSeconds = None,
     stated: frozenset[str] = frozenset(),
 ) -> Outcome:
-    """Decide whether a construction is universal and write the certificate, whichever way it goes.
+    """Decide whether a construction is universal, and write the certificate.
 
     By matching, but shared-key and shared-query by attention-matching, unless --notion says otherwise. Exit 0: universal
     by that notion. 1: refuted (by matching, which does not decide functional universality). With --residual tied serves all
     tied targets.
     """
-    given = Given(locals())
+    from utfproof.certificates.prover import certify
+
     options.refuse_undrawn(stated, construction, "seed", "law", "dtype", "device")
     require_json(output)
-    found = _certificate(given)
+    asked = None if notion is None else Notion.asked(notion)
+    how: dict[str, Any] = {**vars(draw), "witness": witness, "device": device, "max_memory": max_memory}
+    found = certify(construction, shape.shape(residual=residual), m, notion=asked, **how)
     return report(found, output, f"certify {construction}")
-
-
-def decided(found: Certificate, context: Context) -> Found:
-    """The result and files of a certificate in a sweep: its own under the job's key, sidecars under their digests."""
-    claim = found.document["claim"]
-    files = {f"{context.key}.json": found.to_bytes()} | {f"{name}.bin": data for name, data in found.sidecars.items()}
-    return {"verdict": claim["verdict"], "kind": found.kind, "targets": claim["targets"]}, files
 
 
 def require_json(output: Path) -> None:

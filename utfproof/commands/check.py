@@ -26,7 +26,7 @@ SECONDS = 3600
 
 
 def check(context: typer.Context) -> None:
-    """Re-check certificates (files or folders) with a program that shares no code with the prover.
+    """Check certificates with a program that shares no code with the prover.
 
     Each valid certificate is proved (the verified checker accepted it, too: make checker), checked (by the Python checker
     alone) or cited (it rests on a written proof). Exit 0 iff every certificate is valid, whichever way it decides.

@@ -21,9 +21,9 @@ def collect(
     certificates: Annotated[Path | None, option("Folder to write every certificate to, for utfproof check.")] = None,
     timings: Annotated[bool, option("Add seconds and worker of each job.", "--timings")] = False,
 ) -> Outcome:
-    """Gather the results of a sweep into one table, a row for each job, and count its verdicts.
+    """Gather the results of a sweep into one table, and count its verdicts.
 
-    Without -o: results.parquet in the folder, or results.csv where pyarrow is not installed.
+    The table has a row for each job. Without -o: results.parquet in the folder, or results.csv where pyarrow is not installed.
     """
     from utfproof.sweeps.jobs import named
     from utfproof.sweeps.table import Results, has_pyarrow, overview, write_table

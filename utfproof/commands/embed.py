@@ -8,16 +8,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 from utfproof.cli import questions as options
 from utfproof.cli.command import Given, command
 from utfproof.cli.options import (
-    DIn,
-    DOut,
-    Dtype,
-    HeadDim,
-    Heads,
-    Law,
-    Layers,
+    Draw,
     M,
     MaxMemory,
-    Seed,
+    ShapeOptions,
     StoredResidual,
     amount,
     argument,
@@ -92,7 +86,7 @@ def _embed_target(given: Given, model: Target) -> Outcome:
     from utfproof.models.embedding import HOST_DIGEST, host_facts
     from utfproof.weights import write_embedding
 
-    machine = load_host(given.host, model, layers=given.layers, **_recipe(given))
+    machine = load_host(given.host, model.shape, layers=given.layers, **_recipe(given))
     found = embed(machine, model, max_memory=given.max_memory)
     recipe = {**_recipe(given), HOST_DIGEST: _digest(given, machine)}
     write_embedding(given.output, found.E, host_facts(given.host, machine, found, recipe))
@@ -115,7 +109,7 @@ def _embed_model(given: Given, model: Reading) -> Outcome:
     biased = model.target()
     sequences, target = _sequences(given, model), biased.augmented()
     stored = host != GROUPED and options.is_host_file(host)
-    machine = load_host(host, target, layers=None, **recipe) if stored else host
+    machine = load_host(host, target.shape, layers=None, **recipe) if stored else host
     drawn = {name: recipe[name] for name in ("seed", "law", "dtype", "m") if not stored}
     digest = None if isinstance(machine, str) else _digest(given, machine)
     compared: dict[str, Any] = {"sequences": sequences, "tolerance": _allowed(given)}
@@ -156,9 +150,7 @@ def _embed_model(given: Given, model: Reading) -> Outcome:
 
 @command(
     "Examples: utfproof embed sparse target.safetensors -o E.safetensors; "
-    "utfproof embed host.safetensors target.safetensors -o E.safetensors; "
     "utfproof embed sparse model.safetensors --layout transformer-lens -o E.safetensors; "
-    "utfproof embed random model.safetensors --layout pytorch --heads 2 --residual -o E.safetensors; "
     "utfproof embed smallest.safetensors target.safetensors --minimize -o E.safetensors"
 )
 def embed(
@@ -177,27 +169,27 @@ def embed(
     ] = OWN_LAYOUT,
     residual: StoredResidual = None,
     m: M = None,
-    scale: Annotated[str | None, option("Models: what logits are multiplied by; 1/sqrt(d) by default.")] = None,
+    scale: Annotated[
+        str | None, option("Models: what logits are multiplied by; 1/sqrt(d) by default.", advanced=True)
+    ] = None,
     attention: Annotated[
-        str | None, option("Models: softmax, causal, window:W, joined by '+'; causal by default.")
+        str | None, option("Models: softmax, causal, window:W, joined by '+'; causal by default.", advanced=True)
     ] = None,
-    config: Annotated[
-        Path | None, option("Models: the configuration (.json), every field of which must be known.")
-    ] = None,
+    config: Annotated[Path | None, option("Models: the configuration (.json).")] = None,
     reference: Annotated[
         Path | None,
         option(
-            "Models: `tokens` [batch, n] or `inputs` [batch, n, d_in], and the model's own `logits` [batch, n, d_out]."
+            "Models: `tokens` [batch, n] or `inputs` [batch, n, d_in], and the model's own `logits` [batch, n, d_out].",
+            advanced=True,
         ),
     ] = None,
-    module: Annotated[
-        str | None, option("Models: package.module:factory, called with TARGET's path; runs that code.")
-    ] = None,
+    module: Annotated[str | None, option("Models: package.module:factory, called with TARGET's path.")] = None,
     inputs: Annotated[
-        Path | None, option("Models: compare on these sequences, integers `tokens` [sequences, n].")
+        Path | None, option("Models: compare on these sequences, integers `tokens` [sequences, n].", advanced=True)
     ] = None,
     trials: Annotated[
-        int | None, option("Models: random sequences to compare on; 16 by default.", check=positive_integer)
+        int | None,
+        option("Models: random sequences to compare on; 16 by default.", check=positive_integer, advanced=True),
     ] = None,
     tolerance: Annotated[
         float | None, option("Models: largest relative difference of outputs; 1e-8 by default.", check=amount)
@@ -207,38 +199,32 @@ def embed(
         option(
             "own-norm: a bias after the model's last norm is added to the outputs; the verdict says it.",
             "--plus-constant",
+            advanced=True,
         ),
     ] = False,
-    minimize: Annotated[
-        bool, option("Find the least m for this target and write a host of that size (or of --m).", "--minimize")
-    ] = False,
-    certificate: Annotated[Path | None, written("--minimize: write the evidence that m is least (.json).")] = None,
+    minimize: Annotated[bool, option("Write the smallest host of this target (or one of --m).", "--minimize")] = False,
+    certificate: Annotated[
+        Path | None, written("--minimize: write the evidence that m is least (.json).", advanced=True)
+    ] = None,
     within: Annotated[
         float | None,
         option(
             "--minimize, models: the smallest host found whose outputs on the test sequences are proven within this part of "
             "the largest output.",
             check=amount,
+            advanced=True,
         ),
     ] = None,
-    heads: Heads = None,
-    layers: Layers = None,
-    head_dim: HeadDim = None,
-    d_in: DIn = None,
-    d_out: DOut = None,
-    seed: Seed = 0,
-    law: Law = "uniform",
-    dtype: Dtype = "float64",
+    shape: ShapeOptions,
+    draw: Draw,
     max_memory: MaxMemory = None,
     stated: frozenset[str] = frozenset(),
 ) -> Outcome:
-    """Find E such that the host with E acts as the target, and say by which notion.
+    """Find E such that the host with E acts as the target.
 
-    The shape is the target's; shape options are only checked against it (--layers is needed where tied weights do not
-    say how often they are used). A construction is never written out, so a sparse host of millions of dimensions will do.
-    With --layout the target is a trained model: its reading is compared with its own outputs where --reference or --module
-    gives them, and run through the host. Exit 1 when this host cannot carry this target, with rank and residual, or when
-    outputs differ by more than the tolerance (no embedding is written then); 4 when nobody says a fact on which outputs depend.
+    The shape is the target's; shape options are checked against it. With --layout the target is a trained model, and outputs
+    are compared with its own, which --reference or --module gives. Exit 1: this host cannot carry this target, or outputs
+    differ by more than the tolerance; no embedding is written. 4: an unknown fact decides.
     """
     given = Given(locals())
     limit = max_memory
@@ -263,7 +249,7 @@ def embed(
         if host == OWN_NORM:
             raise MalformedInput("HOST own-norm is for models with norms: say --layout auto, or theirs")
         refuse_models(target, limit)
-        model = read_target(target, layers=layers, residual=residual, max_memory=limit)
+        model = read_target(target, layers=shape.layers, residual=residual, max_memory=limit)
     else:
         model = _model(given)
     options.agree_with(model.shape, **given.dimensions)
@@ -310,7 +296,7 @@ def _document(found: Embedding, machine: Universal) -> dict[str, Any]:
         "condition": found.condition,
         "condition_estimated": found.condition_estimated,
         "misfit": found.misfit,
-        "shape": options.shape_document(machine.shape, machine.m),
+        "shape": machine.shape.document(machine.m),
     }
 
 

@@ -3,152 +3,97 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from math import isfinite
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from utfproof.attention import EVERY_KERNEL, KERNEL_NAMES, parse_kernel
 from utfproof.cli import questions as options
-from utfproof.cli.command import Context, Found, Given, Prepared, command
-from utfproof.cli.options import (
-    Device,
-    DIn,
-    DOut,
-    Dtype,
-    HeadDim,
-    Heads,
-    Law,
-    Layers,
-    M,
-    MaxMemory,
-    MaxSeconds,
-    Seed,
-    amount,
-    argument,
-    option,
-    required_shape,
-    shape_of,
-)
+from utfproof.cli.command import Context, Found, Prepared, command
+from utfproof.cli.options import Device, Draw, MaxMemory, ShapeOptions, amount, argument, option, required_shape
 from utfproof.cli.outcome import Outcome
 from utfproof.commands.hosts import OWN_NORM
-from utfproof.commands.pairs import pair_of
+from utfproof.commands.pairs import PairOptions, pair_of
 from utfproof.emulation.compare import INPUTS
 from utfproof.emulation.engines import ENGINES, PRECISIONS
 from utfproof.emulation.laws import TARGET_LAWS, check_target_law
-from utfproof.errors import MalformedInput, UtfproofError
+from utfproof.errors import MalformedInput, UtfproofError, choose
 from utfproof.ground.progress import stage
 from utfproof.paper.tables import PAPER_TABLE_SHAPES
 from utfproof.shapes import Shape, listed, listed_integers, positive_integer
 
-EXIT_CODES = {True: 0, False: 1, None: 4}
-"""By whether outputs agree."""
-
 if TYPE_CHECKING:
-    from utfproof.emulation.compare import EmulationReport
     from utfproof.emulation.sweep import CaseOutcome as Ran
     from utfproof.emulation.sweep import Plan
 
-
-def _own_norm(given: Given) -> Outcome:
-    """A model with norms beside its host."""
-    from utfproof.commands import own_norm
-
-    used = {
-        "host",
-        "target",
-        "embedding",
-        "config",
-        "module",
-        "context",
-        "trials",
-        "seed",
-        "tolerance",
-        "max_memory",
-    }
-    others = [name for name in vars(given) if name not in {*used, "stated"}]
-    why = "own-norm runs one model beside its host, whose shape and attention are the model's"
-    options.refuse_given(given.stated, why, *others)
-    if given.target is None:
-        raise MalformedInput("own-norm is the host of one model: pass --target MODEL, with --config or --module")
-    contexts = list(listed_integers("--context", given.context))
-    within = 1e-8 if given.tolerance is None else given.tolerance
-    files = (given.target, given.config, given.module, given.embedding)
-    return own_norm.emulate(*files, contexts, given.trials, given.seed, within, given.max_memory)
+EXIT_CODES = {True: 0, False: 1, None: 4}
+"""By whether outputs agree."""
+_OWN_NORM = ("host", "target", "embedding", "config", "module", "context", "trials", "seed", "tolerance", "max_memory")
+"""What says something beside a model with norms."""
 
 
-def _plan(given: Given) -> Plan:
+@dataclass(frozen=True)
+class RunOptions:
+    """How targets and hosts run."""
+
+    context: Annotated[str, option("Context lengths n, comma-separated.")] = "1,7,64"
+    attention: Annotated[
+        str,
+        option(f"Kernels: parts {', '.join(KERNEL_NAMES)} joined with '+'; or given (from outside), or all."),
+    ] = "softmax,causal"
+    tolerance: Annotated[float | None, option("Largest relative error allowed, besides the bound.", check=amount)] = (
+        None
+    )
+    inputs: Annotated[str, option("Law of the inputs X", choices=INPUTS, advanced=True)] = "one-hot"
+    engine: Annotated[
+        str | None,
+        option("The host's own by default, index-map is for {0,1} hosts", choices=ENGINES, advanced=True),
+    ] = None
+    device: Device = "cpu"
+    precision: Annotated[str, option("Numbers the host runs in", choices=tuple(PRECISIONS), advanced=True)] = "float64"
+    batch: Annotated[int, option("Targets run together.", check=positive_integer, advanced=True)] = 1
+    rows: Annotated[
+        int | None,
+        option(
+            "Queries attended at a time (default: what fits 2^19 logits).",
+            check=positive_integer,
+            aside=True,
+            advanced=True,
+        ),
+    ] = None
+    bounds: Annotated[
+        bool, option("Compute the bound and the estimate of every run.", "--bounds/--no-bounds", advanced=True)
+    ] = True
+
+    def setting(self) -> Any:
+        """As `compare` takes it."""
+        from utfproof.emulation.compare import CompareSetting
+
+        return CompareSetting(self.engine, self.device, self.precision, self.inputs, self.batch, self.bounds, self.rows)
+
+
+def _plan(run: RunOptions, pair: PairOptions, draw: Draw, trials: int, limit: int | None) -> Plan:
     """What all cases have in common."""
-    from utfproof.emulation.compare import CompareSetting
     from utfproof.emulation.sweep import Plan
 
     return Plan(
-        _kernels("--attention", given.attention),
-        listed_integers("--context", given.context),
-        given.trials,
-        given.seed,
-        given.m,
-        given.law,
-        given.dtype,
-        given.width,
-        given.tied_targets,
-        given.tolerance,
-        CompareSetting(
-            given.engine, given.device, given.precision, given.inputs, given.batch, given.bounds, given.rows
-        ),
-        given.max_memory,
+        _kernels("--attention", run.attention),
+        listed_integers("--context", run.context),
+        trials,
+        m=pair.m,
+        **vars(draw),
+        width=pair.width,
+        tied_targets=pair.tied_targets,
+        tolerance=run.tolerance,
+        setting=run.setting(),
+        max_memory=limit,
     )
-
-
-def _single(given: Given, plan: Plan) -> Outcome:
-    """One host, targets of one law or one from a file."""
-    from utfproof.emulation.compare import compare
-    from utfproof.emulation.sweep import served
-
-    pair = pair_of(given, given.host, given.target_law)
-    machine, model = pair.host, pair.target
-    kernels, left_out = served(machine, plan.attention)
-    if left_out:
-        name, reason = left_out[0]
-        hint = "; use a host that is universal by matching (sparse, tied, random)" if "logits only" in reason else ""
-        raise MalformedInput(f"attention {name!r}: {reason}{hint}")
-    trials = plan.trials if given.target is None else 1
-    total = trials * len(kernels) * len(plan.contexts)
-    with stage(f"emulate {given.host}", total, unit="runs") as doing:
-        report = compare(
-            machine,
-            pair.nth,
-            kernels,
-            plan.contexts,
-            trials=trials,
-            seed=plan.seed,
-            setting=plan.setting,
-            tolerance=plan.tolerance,
-            embedding=pair.embedding,
-            max_memory=plan.max_memory,
-            progress=doing.advance,
-        )
-    rows = {
-        "result": _verdict(report),
-        "shape": f"{model.shape}, target width {model.width}, m = {machine.m}",
-        "runs": f"{trials} {'tied ' * pair.tied}target{'s' * (trials != 1)}, contexts {list(plan.contexts)}, "
-        f"attention {[k for k, _ in kernels]}",
-        **_figures(report),
-    }
-    document = {
-        "host": given.host,
-        **report.document(),
-        "shape": options.shape_document(model.shape, machine.m),
-        **({"tied_targets": True} if pair.tied and not plan.tied_targets else {}),
-        "device": plan.setting.device,
-        "dtype": plan.setting.precision,
-    }
-    return Outcome(document, f"emulate {given.host}", rows, EXIT_CODES[report.holds])
 
 
 def _prepared(given: dict[str, Any], folder: Path) -> Iterator[Prepared]:
     from utfproof.constructions import construction
 
-    entry, shape = construction(given["host"]), options.quiet(shape_of, given)
+    entry, shape = construction(given["host"]), options.quiet(required_shape, given)
     kernels = _kernels("attention", given["attention"])
     for name in kernels:
         parse_kernel(name, shape.heads, 2)  # whether heads are wide enough for it is said in the result
@@ -160,14 +105,15 @@ def _prepared(given: dict[str, Any], folder: Path) -> Iterator[Prepared]:
     yield found, {}
 
 
-def _found(given: Given, context: Context) -> Found:
+def _found(given: dict[str, Any], context: Context) -> Found:
     from utfproof.emulation.engines import Placement
     from utfproof.emulation.sweep import Case, run_case
 
-    Placement(given.device, given.precision)  # a missing device is this machine's doing: no result
-    shape = options.quiet(lambda: given.shape)
+    Placement(given["device"], given["precision"])  # a missing device is this machine's doing: no result
+    run, pair, draw = (_group(group, given) for group in (RunOptions, PairOptions, Draw))
+    case = Case(options.quiet(required_shape, given), given["host"], given["target_law"])
     try:
-        outcome = run_case(Case(shape, given.host, given.target_law), _plan(given))
+        outcome = run_case(case, _plan(run, pair, draw, given["trials"], context.max_memory))
     except MalformedInput as error:
         return {"verdict": "refused", "reason": str(error)}, {}
     if outcome.report is None:
@@ -177,147 +123,119 @@ def _found(given: Given, context: Context) -> Found:
     return {"verdict": said[outcome.report.holds], "report": outcome.document()}, {}
 
 
+def _group(group: Any, given: dict[str, Any]) -> Any:
+    return group(**{part.name: given[part.name] for part in fields(group)})
+
+
 @command(
-    "Examples: utfproof emulate sparse -H 4 -L 2 -d 24 --d-in 4 --trials 3 --context 1,7,64 "
-    "--attention softmax,causal,scaled+alibi+window:8,rope; "
-    "utfproof emulate sparse,tied,random --shapes parentheses,1-hop --attention all --target-law uniform,graded",
+    "Examples: utfproof emulate sparse -H 4 -L 2 -d 24 --d-in 4 --trials 3 --attention softmax,rope; "
+    "utfproof emulate sparse,tied,random --shapes all --attention all --target-law uniform,graded",
     prepare=_prepared,
     find=_found,
 )
 def emulate(
     *,
-    host: Annotated[
-        str,
-        argument(
-            "Name of a construction (several, comma-separated), HOST.safetensors, or own-norm beside a model with norms."
-        ),
-    ],
-    shapes: Annotated[
-        str | None, option(f"Table shapes in place of a shape: {', '.join(PAPER_TABLE_SHAPES)}, or all.", aside=True)
-    ] = None,
-    target_law: Annotated[
-        str, option(f"Laws of random targets, comma-separated, or all: {', '.join(TARGET_LAWS)}.")
-    ] = "uniform",
+    host: Annotated[str, argument("Constructions, comma-separated; HOST.safetensors; or own-norm, for models.")],
+    shape: ShapeOptions,
+    shapes: Annotated[str | None, option(f"Table shapes: {', '.join(PAPER_TABLE_SHAPES)}, or all.", aside=True)] = None,
+    pair: PairOptions,
     trials: Annotated[int, option("Random targets of each law.", check=positive_integer)] = 1,
-    context: Annotated[str, option("Context lengths n, comma-separated.")] = "1,7,64",
-    attention: Annotated[
-        str,
-        option(
-            f"Kernels, comma-separated; each joins {', '.join(KERNEL_NAMES)} with '+'; "
-            "given: matrices from outside; all: one of each."
-        ),
-    ] = "softmax,causal",
-    inputs: Annotated[str, option("Law of the inputs X", choices=INPUTS)] = "one-hot",
-    engine: Annotated[
-        str | None, option("The host's own by default, index-map is for {0,1} hosts", choices=ENGINES)
+    target_law: Annotated[
+        str, option(f"Laws of random targets, comma-separated, or all: {', '.join(TARGET_LAWS)}.", advanced=True)
+    ] = "uniform",
+    run: RunOptions,
+    draw: Draw,
+    config: Annotated[
+        Path | None, option("own-norm: the model's configuration (.json).", aside=True, advanced=True)
     ] = None,
-    device: Device = "cpu",
-    precision: Annotated[str, option("Numbers the host runs in", choices=tuple(PRECISIONS))] = "float64",
-    batch: Annotated[int, option("Targets run together.", check=positive_integer)] = 1,
-    rows: Annotated[
-        int | None,
-        option(
-            "Queries attended at a time; as many as fit 2^19 logits by default.", check=positive_integer, aside=True
-        ),
-    ] = None,
-    bounds: Annotated[bool, option("Compute the bound and the estimate of every run.", "--bounds/--no-bounds")] = True,
-    tolerance: Annotated[
-        float | None, option("Largest relative error allowed, besides the bound.", check=amount)
-    ] = None,
-    config: Annotated[Path | None, option("own-norm: the model's configuration (.json).", aside=True)] = None,
     module: Annotated[
-        str | None, option("own-norm: package.module:factory, called with TARGET's path; runs that code.", aside=True)
-    ] = None,
-    residual: Annotated[
-        bool | None,
+        str | None,
         option(
-            "With a residual stream, in hosts and targets; what a file's metadata says comes first, none by default.",
-            "--residual/--no-residual",
+            "own-norm: package.module:factory, called with TARGET's path; runs that code.", aside=True, advanced=True
         ),
     ] = None,
-    m: M = None,
-    target: Annotated[Path | None, option("TARGET.safetensors in place of random targets.")] = None,
-    embedding: Annotated[Path | None, option("E.safetensors to run instead of solving for E (needs --target).")] = None,
-    width: Annotated[int | None, option("Width D of random targets; d_in by default.", check=positive_integer)] = None,
-    tied_targets: Annotated[bool, option("Random targets are weight-tied.", "--tied-targets")] = False,
-    heads: Heads = None,
-    layers: Layers = None,
-    head_dim: HeadDim = None,
-    d_in: DIn = None,
-    d_out: DOut = None,
-    seed: Seed = 0,
-    law: Law = "uniform",
-    dtype: Dtype = "float64",
     max_memory: MaxMemory = None,
-    max_seconds: MaxSeconds = None,
     stated: frozenset[str] = frozenset(),
 ) -> Outcome:
-    """Embed targets into hosts and compare outputs, for every kernel and context length, with a bound on rounding.
+    """Embed targets into hosts and compare outputs, with a bound on rounding.
 
-    Where the proved bound says nothing (1 or more), the verdict rests on an estimate and says so. Exit 0: every relative error
-    is within its bound, or its estimate (and the tolerance). 1: some error exceeds its bound or the tolerance, or a host
-    cannot carry a target. 4: neither is known; --tolerance decides by the error.
+    Where the proved bound is 1 or more, the verdict rests on an estimate and says so. Exit 0: every error is within its bound
+    or estimate (and the tolerance). 1: some error exceeds it, or a host cannot carry a target. 4: neither is known.
     """
-    given = Given(locals())
     if host == OWN_NORM:
-        return _own_norm(given)
+        return _own_norm(pair, run, config, module, trials, draw.seed, max_memory, stated)
     options.refuse_given(stated, "they are about models with norms, HOST own-norm", "config", "module")
     laws = TARGET_LAWS if target_law == "all" else listed("--target-law", target_law)
     laws = [check_target_law(name) for name in laws]
-    plan, hosts = _plan(given), listed("HOST", host)
+    plan, hosts = _plan(run, pair, draw, trials, max_memory), listed("HOST", host)
     if len(hosts) == 1:
         options.refuse_undrawn(stated, host, "law", "dtype")
-    if target is not None and "trials" in stated:
+    if pair.target is not None and "trials" in stated:
         raise MalformedInput("--trials counts random targets; --target gives one: leave one of them out")
-    if shapes is not None and any(value is not None for value in given.dimensions.values()):
+    if shapes is not None and any(value is not None for value in shape.dimensions.values()):
         raise MalformedInput("--shapes names table shapes; it cannot be combined with --heads, --layers and the others")
     if shapes is None and len(hosts) == 1 and len(laws) == 1:
-        return _single(given, plan)
-    if target is not None or embedding is not None:
+        return _single(host, laws[0], shape, pair, draw, plan)
+    if pair.target is not None or pair.embedding is not None:
         raise MalformedInput("--target and --embedding are about one host and one shape")
-    stream = bool(residual)
-    where = [required_shape(locals(), residual=residual)] if shapes is None else _table_shapes(shapes, stream)
+    stream = bool(pair.residual)
+    where = [shape.shape(residual=stream)] if shapes is None else _table_shapes(shapes, stream)
     return _grid(where, hosts, laws, plan)
 
 
-def _verdict(report: EmulationReport) -> str:
-    if report.unsolved is not None and report.tolerance is None:
-        return f"E does not solve the equations: {report.unsolved}"
-    if report.holds:
-        proved = ": within the estimate, the bound says nothing" if report.rests_on_estimate else ""
-        return f"outputs agree ({report.sense}){proved}"
-    if report.holds is None:
-        judged = isfinite(report.max_relative_error) and report.tolerance is None
-        hint = "; --tolerance decides by the error alone" if judged else ""
-        return f"undecided ({report.sense}): {report.undecided}{hint}"
-    return f"outputs DIFFER ({report.sense}): {len(report.broken)} of {len(report.comparisons)} runs"
+def _own_norm(
+    pair: PairOptions,
+    run: RunOptions,
+    config: Path | None,
+    module: str | None,
+    trials: int,
+    seed: int,
+    limit: int | None,
+    stated: frozenset[str],
+) -> Outcome:
+    """A model with norms beside its host."""
+    from utfproof.commands import own_norm
+
+    why = "own-norm runs one model beside its host, whose shape and attention are the model's"
+    options.refuse_given(stated, why, *(name for name in emulate.command.parameters if name not in _OWN_NORM))
+    if pair.target is None:
+        raise MalformedInput("own-norm is the host of one model: pass --target MODEL, with --config or --module")
+    contexts = list(listed_integers("--context", run.context))
+    within = 1e-8 if run.tolerance is None else run.tolerance
+    return own_norm.emulate(pair.target, config, module, pair.embedding, contexts, trials, seed, within, limit)
 
 
-def _figures(report: EmulationReport) -> dict[str, str]:
-    """The rows that say how far host and target are apart, and why."""
-    shown = report.broken or report.open or report.comparisons
-    worst = max(shown, key=lambda c: (c.relative_error != c.relative_error, c.relative_error))
-    limit = "" if report.tolerance is None else f"; tolerance {report.tolerance:g}"
-    rows = {
-        "max relative error": f"{report.max_relative_error:.3g} (n = {worst.context}, {worst.attention}{limit})",
-        "quantiles": ", ".join(f"{name} {value:.2g}" for name, value in report.quantiles().items()),
-    }
-    if worst.bound is not None:
-        ratio = "" if report.ratios is None else f"; bound / error {report.ratios[0]:.0f} to {report.ratios[1]:.0f}"
-        rows["bound"] = f"{worst.bound:.3g} for that run{ratio}" + (
-            "; 1 or more: says nothing about the outputs" if worst.bound >= 1 else ""
+def _single(host: str, law: str, shape: ShapeOptions, options_: PairOptions, draw: Draw, plan: Plan) -> Outcome:
+    """One host, targets of one law or one from a file."""
+    from utfproof.emulation.emulate import emulate
+
+    pair = pair_of(host, law, shape, options_, draw, plan.max_memory)
+    trials = plan.trials if options_.target is None else 1
+    with stage(f"emulate {host}", trials * len(plan.attention) * len(plan.contexts), unit="runs") as doing:
+        found = emulate(
+            pair.host,
+            pair.targets,
+            embedding=pair.embedding,
+            attention=plan.attention,
+            contexts=plan.contexts,
+            trials=trials,
+            seed=plan.seed,
+            target_law=law,
+            width=plan.width,
+            tied_targets=plan.tied_targets,
+            tolerance=plan.tolerance,
+            setting=plan.setting,
+            max_memory=plan.max_memory,
+            advance=doing.advance,
         )
-        rows["estimate"] = f"{worst.estimate:.3g}, for independent rounding errors; not proved"
-    growth = report.first_growth
-    if growth is not None:
-        place = "the output" if growth == len(worst.layer_errors) else f"the logits of layer {growth}"
-        rows["error first grows"] = f"at {place}"
-    rows["engine"] = f"{report.engine}, {report.precision}"
-    if report.condition is not None:
-        rows["condition"] = f"{report.condition:.3g}"
-    if report.unsolved is not None or report.unknown is not None:
-        rows["equations"] = report.unsolved or f"beyond float64: {report.unknown}"
-    return rows
+    document = {
+        "host": host,
+        **found.document(),
+        **({"tied_targets": True} if found.tied and not plan.tied_targets else {}),
+        "device": plan.setting.device,
+        "dtype": plan.setting.precision,
+    }
+    return Outcome(document, f"emulate {host}", found.rows(), EXIT_CODES[found.holds])
 
 
 def _grid(where: list[Shape], hosts: list[str], laws: list[str], plan: Plan) -> Outcome:
@@ -393,10 +311,9 @@ def _table_shapes(text: str, residual: bool) -> list[Shape]:
     names = list(PAPER_TABLE_SHAPES) if text == "all" else listed("--shapes", text)
     unknown = [name for name in names if name not in PAPER_TABLE_SHAPES]
     if unknown:
-        raise MalformedInput(f"shape {unknown[0]!r} is unknown; choose {', '.join(PAPER_TABLE_SHAPES)}, or all")
+        raise MalformedInput(f"shape {unknown[0]!r} is unknown; {choose(unknown[0], [*PAPER_TABLE_SHAPES, 'all'])}")
     return [Shape(*PAPER_TABLE_SHAPES[name], residual=residual) for name in names]
 
 
 def _kernels(label: str, text: str) -> list[str]:
-
     return list(EVERY_KERNEL) if text == "all" else listed(label, text)

@@ -10,13 +10,9 @@ from utfproof.cli import questions as options
 from utfproof.cli.command import Given, command
 from utfproof.cli.options import (
     DIMENSIONS,
-    DIn,
-    DOut,
-    HeadDim,
-    Heads,
-    Layers,
     M,
     MaxMemory,
+    ShapeOptions,
     StoredResidual,
     argument,
     option,
@@ -52,26 +48,27 @@ def export(
     layout: Annotated[str, option(f"What to write: {', '.join(LAYOUTS)}.")] = "module",
     residual: StoredResidual = None,
     m: M = None,
-    positions: Annotated[int | None, option("Rows of E, the last ones, that are learned positions.")] = None,
+    positions: Annotated[
+        int | None, option("Rows of E, the last ones, that are learned positions.", advanced=True)
+    ] = None,
     attention: Annotated[
         str | None, option(f"{', '.join(EXPORTED_NAMES)}, joined by '+'; the embedding's own, or causal.")
     ] = None,
-    context: Annotated[int, option("transformer-lens without learned positions: contexts to provide for.")] = 64,
+    context: Annotated[
+        int, option("transformer-lens without learned positions: contexts to provide for.", advanced=True)
+    ] = 64,
     seed: Annotated[int | None, option("Seed of a random host; the embedding's own.")] = None,
-    law: Annotated[str | None, option("Law of a random host; the embedding's own.")] = None,
-    dtype: Annotated[str | None, option("Number format of a random host.")] = None,
-    heads: Heads = None,
-    layers: Layers = None,
-    head_dim: HeadDim = None,
-    d_in: DIn = None,
-    d_out: DOut = None,
+    law: Annotated[str | None, option("Law of a random host; the embedding's own.", advanced=True)] = None,
+    dtype: Annotated[str | None, option("Number format of a random host.", advanced=True)] = None,
+    shape: ShapeOptions,
     max_memory: MaxMemory = None,
     stated: frozenset[str] = frozenset(),
 ) -> Outcome:
-    """Write the host with E as a plain torch.nn.Module, or as TransformerLens-named tensors (hosts with a residual stream).
+    """Write a host with E as a plain torch.nn.Module, or for TransformerLens.
 
-    A module is OUTPUT.py and the tensors beside it, and needs PyTorch alone. What the embedding's file says about its host
-    is used where options are not given, and contradictions are refused.
+    TransformerLens' names are for hosts with a residual stream. A module is OUTPUT.py and the tensors beside it, and needs
+    PyTorch alone. What the embedding's file says about its host is used where options are not given, and contradictions are
+    refused.
     """
     given = Given(locals())
     from utfproof.attention import SoftmaxAttention
@@ -126,7 +123,7 @@ def export(
     paths = [str(path) for path in written]
     document: dict[str, Any] = {
         "layout": layout,
-        "shape": options.shape_document(machine.shape, machine.m),
+        "shape": machine.shape.document(machine.m),
         "vocabulary": tokens,
         "positions": rows,
         "files": paths,

@@ -22,8 +22,9 @@ def figure(
     results: Annotated[Path | None, option("Folder of finished runs; results/training by default.")] = None,
     setting: Annotated[str, option("Of which runs", choices=("paper", "theory"))] = "paper",
 ) -> Outcome:
-    """Accuracy on 2-hop against m: at m = m-bar, at m = H d, and from 0.5 to 2 times m-bar; ± 1 sd over seeds.
+    """Draw accuracy on 2-hop against m.
 
+    Panels: at m = m-bar, at m = H d, and from 0.5 to 2 times m-bar; ± 1 sd over seeds.
     Brief runs are dashed. Exit 0; panels without runs say that nothing was measured.
     """
     from dataclasses import asdict

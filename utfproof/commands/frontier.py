@@ -8,7 +8,6 @@ from pathlib import Path
 from textwrap import fill
 from typing import TYPE_CHECKING, Annotated, Any
 
-from utfproof.cli import questions as options
 from utfproof.cli.command import command
 from utfproof.cli.options import Residual, option, written
 from utfproof.cli.outcome import Outcome
@@ -47,7 +46,7 @@ def frontier(
     ] = None,
     which: Annotated[bool, option("Name the bound, its page and its certificate for every entry.", "--bounds")] = False,
 ) -> Outcome:
-    """How small can a universal transformer be: for each notion, the least m proved and the least m reached.
+    """Show for each notion the least m that is proved and the least m that is reached.
 
     Every number has a certificate (--certificates, then: utfproof check DIR), but those marked *, which are made on demand,
     those marked **, whose certificate would take more than the checker allows, and those marked †, which a written proof
@@ -135,7 +134,7 @@ def _document(found: Found, files: list[str], picture: str | None) -> dict[str, 
         asked = entry.question
         entries.append(
             {
-                "shape": options.shape_document(entry.shape),
+                "shape": entry.shape.document(),
                 "notion": asked.notion.value,
                 "free": asked.free,
                 "targets": asked.targets,
@@ -152,7 +151,7 @@ def _document(found: Found, files: list[str], picture: str | None) -> dict[str, 
             }
         )  # fmt: skip
     bounds = [
-        {"shape": options.shape_document(shape), "name": bound.name, "side": bound.side,
+        {"shape": shape.document(), "name": bound.name, "side": bound.side,
          "m": None if bound.side == "impossible" else value,
          "question": str(bound.question), "place": bound.place, "evidence": bound.evidence}
         for shape, bound, value in found.bounds

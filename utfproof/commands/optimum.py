@@ -27,14 +27,20 @@ def optimum(
         str, option("Relative sizes of the noise on E and U; 0: the embedded point.")
     ] = "0,0.001,0.01,0.1",
     steps: Annotated[int, option("Steps from each of these points.")] = 200,
-    learning_rate: Annotated[float | None, option("Of these steps; that of the trained run by default.")] = None,
-    warmup: Annotated[int, option("Of these steps, after which the rate falls to 0.")] = 20,
-    eval_sequences: Annotated[int, option("Fresh sequences for accuracies and for the agreement of logits.")] = 10000,
-    threads: Annotated[int | None, option("Threads of torch; its own choice by default.", check=parallel)] = None,
+    learning_rate: Annotated[
+        float | None, option("Of these steps; that of the trained run by default.", advanced=True)
+    ] = None,
+    warmup: Annotated[int, option("Of these steps, after which the rate falls to 0.", advanced=True)] = 20,
+    eval_sequences: Annotated[
+        int, option("Fresh sequences for accuracies and for the agreement of logits.", advanced=True)
+    ] = 10000,
+    threads: Annotated[
+        int | None, option("Threads of torch; its own choice by default.", check=parallel, advanced=True)
+    ] = None,
     results: Annotated[Path | None, option("Folder of result files; results/optimum by default.")] = None,
     max_memory: MaxMemory = None,
 ) -> Outcome:
-    """Embed a trained target into fixed hosts, compare accuracies and logits, and fine-tune E and U from there.
+    """Embed a trained target into fixed hosts, and train E and U on from there.
 
     What the target's file has already is not repeated. Exit 1: an embedded host's logits are not the target's.
     """

@@ -33,7 +33,7 @@ def _document(found: Embedded) -> dict[str, Any]:
         "verdict": found.verdict,
         "notion": found.notion.value,
         "up_to_a_constant": found.constant is not None,
-        "shape": options.shape_document(found.host.shape, found.host.m),
+        "shape": found.host.shape.document(found.host.m),
     }
 
 
@@ -83,7 +83,7 @@ def export(E: np.ndarray, facts: dict[str, str], output: Path, layout: str, cont
         write_tensors(output, host, E, kernel, positions, context, limit, constant)
     document: dict[str, Any] = {
         "layout": layout,
-        "shape": options.shape_document(host.shape, host.m),
+        "shape": host.shape.document(host.m),
         "vocabulary": vocabulary,
         "positions": positions,
         "files": [str(path) for path in written],

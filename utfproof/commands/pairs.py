@@ -3,72 +3,74 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from pathlib import Path
+from typing import Annotated, Any
 
 from utfproof.cli import questions as options
-from utfproof.cli.command import Given
-from utfproof.cli.options import required_shape
+from utfproof.cli.options import Draw, M, ShapeOptions, StoredResidual, option
 from utfproof.commands.hosts import load_host
 from utfproof.errors import MalformedInput
+from utfproof.shapes import Shape, positive_integer
 from utfproof.systems import Target, Universal
 
 
+@dataclass(frozen=True)
+class PairOptions:
+    """What runs in a host, and with which E."""
+
+    m: M = None
+    target: Annotated[Path | None, option("TARGET.safetensors in place of random targets.")] = None
+    embedding: Annotated[Path | None, option("E.safetensors to run instead of solving for E (needs --target).")] = None
+    width: Annotated[
+        int | None, option("Width D of random targets (default: d_in).", check=positive_integer, advanced=True)
+    ] = None
+    tied_targets: Annotated[bool, option("Random targets are weight-tied.", "--tied-targets")] = False
+    residual: StoredResidual = None
+
+
 @dataclass(frozen=True, eq=False)
-class Hosted:
-    """A host, the target number 0 and how to draw further ones, E where it was given; tied: whether the targets are."""
+class Pair:
+    """A host, the target of a file or the shape to draw targets of, and E where a file gives it."""
 
     host: Universal
-    target: Target
+    targets: Target | Shape
     embedding: Any
-    tied: bool
-    draw: Any
-
-    def nth(self, trial: int) -> Target:
-        """Target number `trial`."""
-        return self.target if trial == 0 else self.draw(trial)
 
 
-def pair_of(given: Given, host: str, law: str) -> Hosted:
-    """The host of a HOST argument, and random targets of this law or the one of a file. MalformedInput where options
-    contradict one another or the files."""
-    from utfproof.emulation.laws import draw_target
-    from utfproof.emulation.sweep import tied_targets_only
+def pair_of(host: str, law: str, shape: ShapeOptions, pair: PairOptions, draw: Draw, limit: int | None) -> Pair:
+    """The host of a HOST argument, and what runs in it. MalformedInput where options contradict one another or the files.
+    law: of random targets."""
     from utfproof.weights import read_embedding, read_target, read_tensors
 
-    def drawn(trial: int, tied: bool) -> Target:
-        return draw_target(shape, given.seed + trial, law, width=given.width, tied=tied, max_memory=given.max_memory)
-
-    if given.target is not None:
-        if given.width is not None or given.tied_targets or law != "uniform":
+    targets: Target | Shape
+    if pair.target is not None:
+        if pair.width is not None or pair.tied_targets or law != "uniform":
             raise MalformedInput("--width, --tied-targets and --target-law describe random targets; --target gives one")
-        model = read_target(given.target, layers=given.layers, residual=given.residual, max_memory=given.max_memory)
-        options.agree_with(model.shape, **given.dimensions)
-    elif given.embedding is not None:
+        targets = read_target(pair.target, layers=shape.layers, residual=pair.residual, max_memory=limit)
+        options.agree_with(targets.shape, **shape.dimensions)
+    elif pair.embedding is not None:
         raise MalformedInput("--embedding belongs to one target: pass --target as well")
     else:
-        shape = required_shape(given.dimensions, residual=_stream(given, host))
-        model = drawn(0, given.tied_targets)
-    drawn_by: dict[str, Any] = {"m": given.m, "seed": given.seed, "law": given.law, "dtype": given.dtype}
-    machine = load_host(host, model, layers=given.layers, **drawn_by, limit=given.max_memory)
-    tied = given.tied_targets or (given.target is None and tied_targets_only(machine))
-    if tied and not given.tied_targets:
-        model = drawn(0, True)
-    E = None
-    if given.embedding is not None:
-        E = read_embedding(given.embedding, max_memory=given.max_memory)
-        facts = read_tensors(given.embedding, max_memory=given.max_memory).metadata
-        options.require_made_for(facts, host, machine.shape.residual, given.max_memory)
-        options.require_drawn_alike(facts, host, drawn_by | {"m": machine.m})
-        if options.stored_stream(facts) not in (None, machine.shape.residual):
-            raise MalformedInput(f"{given.embedding} and {host} differ in whether there is a residual stream")
-    return Hosted(machine, model, E, tied, lambda trial: drawn(trial, tied))
+        targets = shape.shape(residual=_stream(host, shape, pair.residual, limit))
+    drawn_by: dict[str, Any] = {"m": pair.m, **vars(draw)}
+    served = targets if isinstance(targets, Shape) else targets.shape
+    machine = load_host(host, served, layers=shape.layers, **drawn_by, limit=limit)
+    if pair.embedding is None:
+        return Pair(machine, targets, None)
+    E = read_embedding(pair.embedding, max_memory=limit)
+    facts = read_tensors(pair.embedding, max_memory=limit).metadata
+    options.require_made_for(facts, host, machine.shape.residual, limit)
+    options.require_drawn_alike(facts, host, drawn_by | {"m": machine.m})
+    if options.stored_stream(facts) not in (None, machine.shape.residual):
+        raise MalformedInput(f"{pair.embedding} and {host} differ in whether there is a residual stream")
+    return Pair(machine, targets, E)
 
 
-def _stream(given: Given, host: str) -> bool:
+def _stream(host: str, shape: ShapeOptions, residual: bool | None, limit: int | None) -> bool:
     """Whether targets drawn for this host have a residual stream: its file may say so."""
     from utfproof.weights import host_shape, read_tensors
 
     if not options.is_host_file(host):
-        return bool(given.residual)
-    file = read_tensors(host, max_memory=given.max_memory)
-    return host_shape(file, layers=given.layers, d_in=given.d_in, residual=given.residual, mlps=True)[0].residual
+        return bool(residual)
+    file = read_tensors(host, max_memory=limit)
+    return host_shape(file, layers=shape.layers, d_in=shape.d_in, residual=residual, mlps=True)[0].residual

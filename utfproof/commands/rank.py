@@ -24,7 +24,9 @@ def rank(
     prime: Annotated[int | None, option("Odd prime below 2^27; the engine's own by default.")] = None,
     max_memory: MaxMemory = None,
 ) -> Outcome:
-    """Rank of a matrix in a file modulo a prime, and which rows and columns depend on those before them.
+    """Compute the rank of a stored matrix modulo a prime.
+
+    It names the rows and columns that depend on those before them.
 
     Floats are read as exact rationals. A full rank modulo a prime is the matrix's rank; a smaller one is a lower bound.
     Exit 0, whatever the rank is.

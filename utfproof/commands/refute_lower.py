@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from utfproof.cli import questions as options
 from utfproof.cli.command import command
-from utfproof.cli.options import Layers, MaxMemory, MaxSeconds, argument, option, written
+from utfproof.cli.options import Layers, MaxMemory, argument, option, written
 from utfproof.cli.outcome import Outcome
 from utfproof.commands.certify import require_json
 from utfproof.errors import MalformedInput
@@ -33,9 +33,10 @@ def refute_lower(
         written("Where to write the target that no E and U serve (.safetensors); beside the certificate otherwise."),
     ] = None,
     max_memory: MaxMemory = None,
-    max_seconds: MaxSeconds = None,
 ) -> Outcome:
-    """Refute universality in the paper's lower-bound model: attention from outside, E and U both depend on the target.
+    """Refute universality in the paper's lower-bound model, E and U both free.
+
+    The model supplies attention from outside; E and U depend on the target.
 
     A vector y != 0 with sum_w y_w R_w = 0 over the words of length L refutes it; with m^2 < H^L there always is one, and
     special values may have one beyond. Floats are taken as the dyadic rationals that they are. Exit 1: refuted, for untied
@@ -77,7 +78,7 @@ def _outcome(given: SharedHost, found: SharedRefutation, files: list[str], subje
         "targets": "all untied",
         "free": "E and U",
         "method": method,
-        "shape": options.shape_document(shape, m),
+        "shape": shape.document(m),
         "words": shape.leaves,
         "word": None if found.word is None else list(found.word),
         "unused": list(given.unused),

@@ -40,8 +40,9 @@ def report(
     output: Annotated[Path | None, written("Page to write; report.html by default.", "-o", "--output")] = None,
     max_memory: MaxMemory = None,
 ) -> Outcome:
-    """Gather results of verify, frontier, emulate, bench, train, sweeps and certificates in one self-contained HTML page.
+    """Gather a folder of results in one self-contained HTML page.
 
+    Results are those of verify, frontier, emulate, bench, train and sweeps, and certificates.
     Files are known by their content; others are listed as not shown. Charts need matplotlib. Exit 0: the page is written,
     even where it says that a result is invalid. 2: a result lacks what its kind has.
     """

@@ -6,8 +6,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from utfproof.cli.command import command
-from utfproof.cli.options import Heads, Layers, MaxMemory, option, written
-from utfproof.cli.options import seconds as seconds_check
+from utfproof.cli.options import Heads, Layers, MaxMemory, amount, option, written
 from utfproof.cli.outcome import Outcome
 from utfproof.errors import MalformedInput
 from utfproof.ground.progress import stage
@@ -25,14 +24,14 @@ def search_exhaustive(
     looped: Annotated[bool, option("Tied hosts for tied targets.", "--looped")] = False,
     kind: Annotated[str, option("Values R_V: all {0,1} matrices, maps (one 1 a row), injections.")] = "all",
     first: Annotated[bool, option("Stop at the first host that serves.", "--first")] = False,
-    seconds: Annotated[float, option("Time limit.", check=seconds_check)] = 600.0,
+    seconds: Annotated[float, option("Time limit.", check=amount)] = 600.0,
     output: Annotated[Path | None, written("Document to write (.json).", "-o", "--output", document=True)] = None,
     max_memory: MaxMemory = None,
 ) -> Outcome:
-    """Decide every {0,1} host of m dimensions in the shared-attention model, d_in = 1, for almost all targets.
+    """Decide every {0,1} host of m dimensions in the shared-attention model.
 
-    Exit 0: a host serves, exactly. 4: none of this kind does (other values are not excluded), or complex targets only, or the
-    time was spent. 2, 3: malformed, too many hosts.
+    For d_in = 1 and almost all targets. Exit 0: a host serves, exactly. 4: none of this kind does (other values are not
+    excluded), or complex targets only, or the time was spent. 2, 3: malformed, too many hosts.
     """
     from utfproof.search.exhaustive import search_all
     from utfproof.search.problem import Problem

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from utfproof.cli.command import Context, Found, Given, Prepared, command
-from utfproof.cli.options import Heads, Layers, MaxMemory, Seed, StoredDIn, StoredHeadDim, option, option_of, written
+from utfproof.cli.options import DIn, HeadDim, Heads, Layers, MaxMemory, Seed, option, option_of, written
 from utfproof.cli.outcome import Outcome
 from utfproof.errors import MalformedInput
 from utfproof.ground.notions import Notion
@@ -58,11 +58,12 @@ def _prepared(given: dict[str, Any], folder: Path) -> Iterator[Prepared]:
     yield kept | {name: given[name] for name in _SAID_ALWAYS} | {"d_in": given["d_in"] or 1}, {}
 
 
-def _found(given: Given, context: Context) -> Found:
+def _found(values: dict[str, Any], context: Context) -> Found:
     from utfproof.search.log import run_document
     from utfproof.search.restarts import search
     from utfproof.search.rounding import verify_run
 
+    given = Given(values)
     run = search(_problem(given), _setting(given), workers=0, max_memory=context.max_memory)
     verification, notes = verify_run(run, workers=0) if given.rounding else (None, [])
     document = run_document(run, verification, notes)
@@ -81,42 +82,51 @@ def search_numerical(
     *,
     heads: Heads = None,
     layers: Layers = None,
-    m: Annotated[
-        int | None, option("Embedding dimension m of the hosts to look for.", check=positive_integer, needed=True)
-    ] = None,
-    d_in: StoredDIn = None,
-    head_dim: StoredHeadDim = None,
+    m: Annotated[int | None, option("Embedding dimension m of the hosts to look for.", check=positive_integer)] = None,
+    d_in: DIn = None,
+    head_dim: HeadDim = None,
     free: Annotated[str, option("What may depend on the target", choices=tuple(FREE))] = "both",
     looped: Annotated[bool, option("Tied hosts for tied targets.", "--looped")] = False,
-    tied_host: Annotated[bool, option("Tied hosts, whatever the targets.", "--tied-host")] = False,
-    tied_targets: Annotated[bool, option("Tied targets, whatever the hosts.", "--tied-targets")] = False,
+    tied_host: Annotated[bool, option("Tied hosts, whatever the targets.", "--tied-host", advanced=True)] = False,
+    tied_targets: Annotated[bool, option("Tied targets, whatever the hosts.", "--tied-targets", advanced=True)] = False,
     restarts: Annotated[int, option("Random start points.", check=positive_integer)] = 20,
-    iterations: Annotated[int, option("Steps at each ridge, at most.", check=positive_integer)] = 200,
-    targets: Annotated[int | None, option("Targets solved at once; enough by default.", check=positive_integer)] = None,
-    fresh: Annotated[int, option("Fresh targets that a candidate must serve.", check=positive_integer)] = 12,
-    positive: Annotated[bool, option("Targets with positive weights only (d_in = 1).", "--positive")] = False,
+    iterations: Annotated[int, option("Steps at each ridge, at most.", check=positive_integer, advanced=True)] = 200,
+    targets: Annotated[
+        int | None, option("Targets solved at once; enough by default.", check=positive_integer, advanced=True)
+    ] = None,
+    fresh: Annotated[
+        int, option("Fresh targets that a candidate must serve.", check=positive_integer, advanced=True)
+    ] = 12,
+    positive: Annotated[
+        bool, option("Targets with positive weights only (d_in = 1).", "--positive", advanced=True)
+    ] = False,
     notion: Annotated[
         str, option("With attention-matching U, R_Q, R_K are fixed and E is free", choices=tuple(NOTIONS))
     ] = "shared-attention",
-    rounding: Annotated[bool, option("Round candidates to exact hosts.", "--rounding/--no-rounding")] = True,
+    rounding: Annotated[
+        bool, option("Round candidates to exact hosts.", "--rounding/--no-rounding", advanced=True)
+    ] = True,
     workers: Annotated[
-        int, option("Processes, one BLAS thread each; 0: in this one, with its threads.", aside=True)
+        int, option("Processes, one BLAS thread each; 0: in this one, with its threads.", aside=True, advanced=True)
     ] = 1,
     device: Annotated[
-        str, option("cpu, or a torch device such as cuda: restarts and targets in one batch there.", aside=True)
+        str,
+        option(
+            "cpu, or a torch device such as cuda: restarts and targets in one batch there.", aside=True, advanced=True
+        ),
     ] = "cpu",
     torch: Annotated[
-        bool, option("Compute with torch on the CPU too, in place of NumPy.", "--torch", aside=True)
+        bool, option("Compute with torch on the CPU too, in place of NumPy.", "--torch", aside=True, advanced=True)
     ] = False,
     repeat: Annotated[Path | None, option("Repeat the run logged in RUN.json.")] = None,
     output: Annotated[Path | None, written("Log of the run to write (.json).", "-o", "--output", document=True)] = None,
     seed: Seed = 0,
     max_memory: MaxMemory = None,
 ) -> Outcome:
-    """Look for a host of m dimensions in the shared-attention model, or by attention-matching, numerically, from random starts.
+    """Look for a host of m dimensions numerically, from random starts.
 
-    Exit 0: a host was found and verified exactly. 4: a candidate without exact verification, an approximation, or nothing; that
-    nothing was found proves nothing.
+    In the shared-attention model, or by attention-matching. Exit 0: a host was found and verified exactly. 4: a candidate
+    without exact verification, an approximation, or nothing; that nothing was found proves nothing.
     """
     given = Given(locals())
     from utfproof.search import log

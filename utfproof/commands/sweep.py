@@ -44,7 +44,7 @@ def sweep(
         int | None, option("Memory limit of one job such as 4G; its share of 80 % of RAM by default.", parser=memory)
     ] = None,
 ) -> Outcome:
-    """Run every job of a grid that has no result yet; run it again to resume after anything.
+    """Run every job of a grid that has no result yet; run it again to resume.
 
     Exit 0: every job has a result, whatever it says. 4: some could not be run; they are named. 3: for want of memory alone.
     """

@@ -6,8 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from utfproof.cli.command import command
-from utfproof.cli.options import DIn, DOut, HeadDim, Heads, Layers, option, required_shape, written
-from utfproof.cli.options import seconds as seconds_check
+from utfproof.cli.options import ShapeOptions, amount, option, written
 from utfproof.cli.outcome import Outcome
 from utfproof.cli.questions import refuse_given
 from utfproof.ground.files import write_bytes
@@ -22,32 +21,29 @@ if TYPE_CHECKING:
 @command("Example: utfproof symbolic --heads 2 --layers 2 --head-dim 1 --d-in 1 --latex r-all.tex")
 def symbolic(
     *,
+    shape: ShapeOptions,
     tied: Annotated[bool, option("The same symbols in every layer.", "--tied")] = False,
     seed: Annotated[int, option("Seed of the host at the other end of the line.")] = 0,
-    seconds: Annotated[float, option("Time limit of the determinants on the line.", check=seconds_check)] = 600.0,
+    seconds: Annotated[float, option("Time limit of the determinants on the line.", check=amount)] = 600.0,
     entries: Annotated[
         bool, option("With --json: every entry of R_all and every term of the determinant.", "--entries")
     ] = False,
     latex: Annotated[Path | None, written("LaTeX to write: matrix, determinant, blocks.")] = None,
-    heads: Heads = None,
-    layers: Layers = None,
-    head_dim: HeadDim = None,
-    d_in: DIn = None,
-    d_out: DOut = None,
     stated: frozenset[str] = frozenset(),
 ) -> Outcome:
-    """R_all with one symbol for every parameter entry, and its determinant p at m = M: why almost every host has rank M.
+    """Compute R_all in symbols and its determinant p: why almost every host has rank M.
+
+    R_all has one symbol for every parameter entry; p is its determinant at m = M.
 
     In full up to (2,2,1,1); beyond, p is known on a line through the sparse host, and what is over a limit is said. Exit 0:
     p is not the zero polynomial. 3: the line takes more than --seconds. 4: nothing could be computed.
     """
     from utfproof.matching.symbolic import symbolic
 
-    shape = required_shape(locals(), residual=False)
     if "as_json" not in stated:
         refuse_given(stated, "entries are printed with --json", "entries")
     with stage("symbolic", whole=True):
-        found = symbolic(shape, tied=tied, seed=seed, seconds=seconds)
+        found = symbolic(shape.shape(), tied=tied, seed=seed, seconds=seconds)
     if latex is not None:
         from utfproof.reporting.symbolic import latex_page
 

@@ -41,8 +41,9 @@ def tables(
     as_markdown: Annotated[bool, option("Markdown in place of drawn tables.", "--markdown")] = False,
     stated: frozenset[str] = frozenset(),
 ) -> Outcome:
-    """The paper's tables: what it prints, and what was measured (mean ± sd over the seeds, steps, device).
+    """Show the paper's tables beside what was measured.
 
+    Measured: mean ± sd over the seeds, steps, device.
     First the setting `paper` (learned positions), then `theory` (no positions), then what `utfproof optimum` has measured.
     Needs no PyTorch. Exit 0, also when nothing was measured. 2: a file of the folder is no result.
     """

@@ -56,10 +56,11 @@ def _preset(given: Given) -> Preset:
     return preset(given.preset, given.setting, **{name: getattr(given, name) for name in _OF_THE_PRESET})
 
 
-def _found(given: Given, context: Context) -> Found:
+def _found(values: dict[str, Any], context: Context) -> Found:
     from utfproof.training import loop as runs
     from utfproof.training.results import to_document
 
+    given = Given(values)
     with tempfile.TemporaryDirectory() as name:
         setting = runs.RunSetting(
             given.device, given.dtype, given.engine, Path(name), None,
@@ -90,47 +91,54 @@ def train(
     ] = None,
     seed: Annotated[int, option("Seed of initial values, data and random hosts.", check=seed_check)] = 0,
     seeds: Annotated[int, option("So many seeds, from --seed on.", check=positive_integer, aside=True)] = 1,
-    batch: Annotated[int | None, option("Sequences a step.")] = None,
-    positions: Annotated[str | None, option("none or learned; the setting's by default.")] = None,
-    loss: Annotated[str | None, option("Positions the loss averages over: answer, sequence.")] = None,
+    batch: Annotated[int | None, option("Sequences a step.", advanced=True)] = None,
+    positions: Annotated[str | None, option("none or learned; the setting's by default.", advanced=True)] = None,
+    loss: Annotated[str | None, option("Positions the loss averages over: answer, sequence.", advanced=True)] = None,
     m: Annotated[
         int | None, option("Embedding dimension of the host; the preset's by default.", check=positive_integer)
     ] = None,
-    head_dim: Annotated[int | None, option("Head dimension; the preset's by default.", check=positive_integer)] = None,
+    head_dim: Annotated[
+        int | None, option("Head dimension; the preset's by default.", check=positive_integer, advanced=True)
+    ] = None,
     host: Annotated[str | None, option("Host in place of the preset's.")] = None,
     learning_rate: Annotated[
         float | None, option("Largest learning rate; the preset's by default.", check=amount)
     ] = None,
-    weight_decay: Annotated[float | None, option("Weight decay; the preset's by default.")] = None,
-    warmup: Annotated[int | None, option("Steps of warmup; the preset's by default.")] = None,
+    weight_decay: Annotated[float | None, option("Weight decay; the preset's by default.", advanced=True)] = None,
+    warmup: Annotated[int | None, option("Steps of warmup; the preset's by default.", advanced=True)] = None,
     changes: Annotated[
         list[str] | None, option("NAME=VALUE for any other field of the preset; repeatable.", "--set")
     ] = None,
     scaling: Annotated[
-        str | None, option("Run every point of this panel of the scaling figure: m-bar, Hd, ratio or all.", aside=True)
+        str | None,
+        option(
+            "Run every point of this panel of the scaling figure: m-bar, Hd, ratio or all.", aside=True, advanced=True
+        ),
     ] = None,
     engine: Annotated[str, option("paths (path space: no positions, LN, MLPs), wide (m-wide), or auto.")] = "auto",
     device: Annotated[str, option("cpu, or a torch device such as cuda.")] = "cpu",
     dtype: Annotated[
-        str, option("float32, float64, bfloat16, or tf32 on a GPU: float32 whose products take TF32.")
+        str, option("float32, float64, bfloat16, or tf32 on a GPU: float32 whose products take TF32.", advanced=True)
     ] = "float32",
     threads: Annotated[
-        int | None, option("Threads of torch; its own choice by default.", check=parallel, aside=True)
+        int | None, option("Threads of torch; its own choice by default.", check=parallel, aside=True, advanced=True)
     ] = None,
     results: Annotated[Path | None, option("Folder of result files.")] = None,
     output: Annotated[
         Path | None,
         option("RUNDIR for log and checkpoints; a run in it goes on. runs/KEY by default.", "-o", "--resume"),
     ] = None,
-    checkpoint_every: Annotated[int, option("Steps between checkpoints.", aside=True)] = 1000,
-    log_every: Annotated[int, option("Steps between lines of the log.", aside=True)] = 100,
+    checkpoint_every: Annotated[int, option("Steps between checkpoints.", aside=True, advanced=True)] = 1000,
+    log_every: Annotated[int, option("Steps between lines of the log.", aside=True, advanced=True)] = 100,
     eval_sequences: Annotated[
-        int, option("Fresh sequences that the final accuracy is measured on.", check=positive_integer)
+        int, option("Fresh sequences that the final accuracy is measured on.", check=positive_integer, advanced=True)
     ] = 10000,
-    again: Annotated[bool, option("Run although its result file is there.", "--again", aside=True)] = False,
+    again: Annotated[
+        bool, option("Run although its result file is there.", "--again", aside=True, advanced=True)
+    ] = False,
     max_memory: MaxMemory = None,
 ) -> Outcome:
-    """Train E and U of a fixed host (or a whole transformer) on a task, and keep the result as a data file.
+    """Train E and U of a fixed host, or a whole transformer, on a task of the paper.
 
     After Ctrl-C or a kill the same command goes on from the last checkpoint. Exit 0: all steps done. 1: the loss is no
     finite number any more.

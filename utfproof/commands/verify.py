@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from utfproof.claims.grid import DEFAULT_GRID, Grid
-from utfproof.cli.command import Context, Found, Given, Prepared, command
+from utfproof.cli.command import Context, Found, Prepared, command
 from utfproof.cli.options import argument, option, parallel, written
 from utfproof.cli.outcome import Outcome
 from utfproof.cli.questions import refuse_given
@@ -40,11 +40,11 @@ def _prepared(given: dict[str, Any], folder: Path) -> Iterator[Prepared]:
         yield {"claim": entry.id, "grid": given["grid"]}, {}
 
 
-def _found(given: Given, context: Context) -> Found:
+def _found(given: dict[str, Any], context: Context) -> Found:
     from utfproof.claims.registry import all_claims
     from utfproof.claims.runner import SPENT, decide
 
-    outcome = decide(all_claims()[str(given.claim)], Grid.parse(given.grid))
+    outcome = decide(all_claims()[given["claim"]], Grid.parse(given["grid"]))
     for problem in outcome.document["problems"]:
         if problem.startswith(("the check stopped", "the check failed")):  # for want of memory, say: no result
             raise Undecided(problem)
@@ -86,11 +86,9 @@ def verify(
     ] = False,
     stated: frozenset[str] = frozenset(),
 ) -> Outcome:
-    """Decide the claims and compare each verdict with the recorded one.
+    """Decide the paper's claims anew and compare each verdict with the recorded one.
 
-    Prints the verdicts by section and what fails or is open; up to five claims, or with --full all of them, with statement and
-    evidence. Exit 0: every claim is as recorded. 1: some are not; they are
-    named.
+    Up to five claims are shown with statement and evidence. Exit 0: every claim is as recorded. 1: some are not.
     """
     from utfproof.claims.registry import select
     from utfproof.claims.runner import verify

@@ -73,6 +73,23 @@ class Counterexample:
         """The 0/1 target itself."""
         return isolating_target(self.shape, self.column)
 
+    def document(self) -> dict[str, Any]:
+        """For --json."""
+        distance = self.distance_squared
+        kind, word, coordinate = self.place
+        return {
+            "column": self.column,
+            "kind": kind,
+            "word": list(word),
+            "coordinate": coordinate,
+            "in_words": column_in_words(self.shape, self.column),
+            "distance_squared": None
+            if distance is None
+            else [written(distance.numerator), written(distance.denominator)],
+            "distance": None if distance is None else in_decimals(distance),
+            "in_certificate": self.certified,
+        }
+
 
 @one_line
 @dataclass(frozen=True)

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
+from typing import Any
 
 from utfproof.certificates.evidence import of_weights
+from utfproof.certificates.format import Certificate
 from utfproof.decision.counterexample import (
     Counterexample,
     MeasuredDifference,
@@ -16,27 +18,94 @@ from utfproof.decision.counterexample import (
 )
 from utfproof.decision.margin import Margin
 from utfproof.decision.verdict import HostDecision, HostVerdict
-from utfproof.ground.arrays import one_line
 from utfproof.ground.notions import Extent, Notion, Tying
+from utfproof.ground.results import Result
 from utfproof.shapes import Shape, matching_dimension
+from utfproof.systems import Target
 from utfproof.weights import StoredHost
 
 SELF_EVIDENT = ("recompute", "witness", "dimension")
 """Methods of evidence whose line says all that the prover's reason does."""
 
 
-@one_line
-@dataclass(frozen=True)
-class Findings:
-    """All that is known about one host: the decision, and what was worked out beside it."""
+@dataclass(frozen=True, repr=False)
+class Findings(Result):
+    """All that is known about one host: the decision, and what was worked out beside it. visible: the counterexample with
+    generic queries and keys, whose difference shows through softmax. files: what was written, by what it holds."""
 
     stored: StoredHost
     decision: HostDecision
     margin: Margin | str | None = None
     counterexample: Counterexample | None = None
     tied: TiedCounterexample | None = None
+    visible: Target | None = None
     difference: MeasuredDifference | None = None
     files: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def universal(self) -> bool:
+        """Certified as universal by the notion."""
+        return self.decision.universal
+
+    @property
+    def certificate(self) -> Certificate | None:
+        """None unless decided."""
+        return self.decision.certificate
+
+    @property
+    def target(self) -> Target | None:
+        """A target that this host cannot match, where one is named."""
+        if self.tied is not None:
+            return self.tied.target
+        return None if self.counterexample is None else self.counterexample.target
+
+    def rows(self) -> dict[str, Any]:
+        """For people."""
+        stored, decision = self.stored, self.decision
+        rows = {
+            "verdict": f"{verdict_in_words(decision)} (targets: {decision.targets})",
+            "shape": f"{stored.shape}, m = {stored.m}, M = {stored.M}",
+            "why": why(self),
+            "means": implies(decision),
+            "does not say": does_not_imply(decision),
+        }
+        if decision.verdict is HostVerdict.REFUTED:
+            rows["counterexample"] = "; ".join(counterexample_lines(self))
+        if self.difference is not None:
+            rows["run side by side"] = difference_line(self.difference)
+        if self.margin is not None:
+            lines = margin_lines(self.margin, universal=decision.universal)
+            if isinstance(self.margin, Margin) and self.margin.rounded is not None:
+                rows["beside that"] = lines.pop(0)
+                rows["verdict"] += ", but full rank only through rounding: see below"
+            rows["margin"] = "; ".join(lines)
+        for name, path in self.files.items():
+            rows["written" if name == "certificate" else f"written ({name})"] = path
+        return rows
+
+    def document(self) -> dict[str, Any]:
+        """For --json."""
+        stored, decision, certificate = self.stored, self.decision, self.certificate
+        document: dict[str, Any] = {
+            "verdict": verdict_in_words(decision),
+            "notion": decision.notion.value,
+            "targets": str(decision.targets),
+            "scope": str(decision.scope),
+            "kind": None if certificate is None else certificate.kind,
+            "host": None if certificate is None else certificate.document["claim"].get("host"),
+            "shape": stored.shape.document(stored.m),
+            "M": stored.M,
+            "reason": why(self),
+            "implies": implies(decision),
+            "does_not_imply": does_not_imply(decision),
+            "files": list(self.files.values()),
+        }
+        if decision.verdict is HostVerdict.REFUTED and decision.targets.tying is Tying.UNTIED:
+            found, file = self.counterexample, self.files.get("target")
+            document["missed"] = None if found is None else {**found.document(), "file": file}
+        if self.difference is not None:
+            document["visible_miss"] = dict(vars(self.difference))
+        return document | (self.margin.document() if isinstance(self.margin, Margin) else {})
 
 
 def verdict_in_words(decision: HostDecision) -> str:

@@ -96,6 +96,26 @@ class Margin:
         factor = (self.layers + 1) * sqrt(self.m)
         return {name: FormatError(u * self.condition, factor * u * self.condition) for name, u in UNIT_ROUNDOFF.items()}
 
+    def document(self) -> dict[str, Any]:
+        """For --json."""
+        rounded = self.rounded
+        return {
+            "numerical_rank": self.rank,
+            "condition": self.condition,
+            "sigma_min": self.sigma_min,
+            "errors": {
+                name: {"embedding_bound": error.embedding, "pass_estimate": error.forward}
+                for name, error in self.errors.items()
+            },
+            "rounding": None
+            if rounded is None
+            else {
+                "format": rounded.format,
+                "ranks": [list(row) for row in rounded.ranks],
+                "rank_bound": rounded.bound,
+            },
+        }
+
 
 def margin_of(stored: StoredHost, host: Universal, *, universal: bool, max_memory: int | None = None) -> Margin | str:
     """The margin of a host, or one line saying why there is none (too large, m < M, products that overflow).

@@ -23,8 +23,8 @@ from utfproof.ground.arrays import Array, exact, transpose
 from utfproof.ground.progress import stage
 from utfproof.ground.resources import require_memory
 from utfproof.ground.selection import SelectionMatrix
-from utfproof.matching import exact_target, require_same_class
-from utfproof.shapes import positive_integer
+from utfproof.matching import Embedding, embed, exact_target, require_same_class
+from utfproof.shapes import matching_dimension, positive_integer
 from utfproof.systems import Target, Universal
 
 MAX_DIGITS = 10_000
@@ -33,6 +33,8 @@ PRODUCTS = 2 * 10**9
 """Most products of words of 64 bits that one enclosure may take at its first precision, estimated: minutes."""
 LARGEST = 10**6
 """Binary logarithm of the largest difference that is written out."""
+SOLVED = 200
+"""Largest M for which a dense host's matching equations are solved over the rationals."""
 DOUBLINGS = 4
 """How often the precision is doubled before an enclosure is given up; 2^13 bits are always tried."""
 
@@ -111,6 +113,20 @@ def _end(number: Any, *, up: bool) -> Fraction | None:
     if significand and size < -LARGEST:
         return Fraction(up, 2**LARGEST)
     return significand * Fraction(2) ** exponent
+
+
+def exact_embedding(host: Universal, target: Target, *, max_memory: int | None = None) -> Embedding:
+    """The exact E [d_in, m] of `matching.embed`, with its method: closed form, formula or rational solve.
+
+    Raises ResourceLimit for a dense host whose equations are too many to be solved over the rationals, and what `embed` raises.
+    """
+    columns = matching_dimension(host.shape)
+    if not isinstance(host.U, SelectionMatrix) and max(columns, host.m) > SOLVED:
+        raise ResourceLimit(
+            f"E for this host at {host.shape}, m = {host.m} is found over the rationals up to M = {SOLVED}, here M = "
+            f"{columns}; pass a float64 E with --embedding to enclose the error that it makes"
+        )
+    return embed(exact_host(host), exact_target(target), max_memory=max_memory)
 
 
 def exact_host(host: Universal) -> Universal:

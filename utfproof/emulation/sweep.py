@@ -46,10 +46,8 @@ class CaseOutcome:
 
     def document(self) -> dict[str, Any]:
         """For --json."""
-        shape = {name: getattr(self.case.shape, name) for name in ("heads", "layers", "head_dim", "d_in", "d_out")}
-        streaming = {"residual": True} if self.case.shape.residual else {}
         return {
-            "shape": {**shape, **streaming, "m": self.m},
+            "shape": {**self.case.shape.document(), "m": self.m},
             "host": self.case.host,
             "target_law": self.case.law,
             **({"tied_targets": True} if self.tied_targets else {}),

@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from utfproof.errors import MalformedInput, install
+from utfproof.ground.results import LINE
 
 Array = Any
 """A NumPy array (numeric or exact object dtype) or a torch tensor."""
@@ -152,8 +153,6 @@ def whole_products(*, tf32: bool = False) -> Iterator[None]:
 
 
 T = TypeVar("T", bound=type)
-LINE = 120
-"""Longest repr of a public object."""
 
 
 def one_line(cls: T) -> T:
