@@ -281,7 +281,7 @@ def test_a_command_that_says_nothing_of_sweeps_is_run_as_it_is(tmp_path):
 
 def test_an_undecided_host_gives_no_path_either(tmp_path, monkeypatch):
     weights.write_host(tmp_path / "random.safetensors", build_host("random", Shape(2, 2, 2, 3)))
-    monkeypatch.setattr("utfproof.certificates.prover._modular_evidence", lambda *_: None)
+    monkeypatch.setattr("utfproof.certificates.prover._modular_evidence", lambda *_: (0, None))
     monkeypatch.setattr("utfproof.certificates.prover.find_relation", lambda *_, **__: None)
     result = one({"command": "decide", "weights": "random.safetensors"}, tmp_path).result["result"]
     assert result["verdict"] == "undecided"
