@@ -3,12 +3,18 @@ against. The formulas themselves stand in `utfproof.certificates.dimensions`, on
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Callable, Iterable, Iterator
+from functools import reduce
+from operator import matmul
+from typing import Any
+
 import numpy as np
 
 from utfproof.certificates.dimensions import ALL_UNTIED, DIMENSION_ROWS, GENERIC_UNTIED, least_square_root
 from utfproof.certificates.identities import identity_certificate
 from utfproof.certificates.lower_bounds import dimension_certificate
-from utfproof.claims.claim import KNOWN, Agreed, Instance, agree
+from utfproof.claims.claim import KNOWN, Agreed, Instance
 from utfproof.claims.decisions import dense, rank_of_matrix
 from utfproof.constructions.random import integer_target
 from utfproof.frontiers.interval import interval
@@ -73,6 +79,30 @@ def served(
     return Instance(shape, holds and found.universal and least in (None, m), detail or f"{name} serves", found, m=m)
 
 
+def square(shape: Shape) -> bool:
+    """d = d_in."""
+    return shape.head_dim == shape.d_in
+
+
+def attained(
+    shapes: Iterable[Shape],
+    least: Callable[[Shape], int],
+    notion: Notion,
+    host: str | None = None,
+    *,
+    targets: str = GENERIC_UNTIED,
+    free: str | None = None,
+    met: Callable[[Shape], bool] = lambda shape: True,
+) -> Iterator[Instance]:
+    """At each shape nothing below `least` serves, and the host does at it where the bound is `met`."""
+    for shape in shapes:
+        m = least(shape)
+        if m > 1:
+            yield below(shape, m - 1, notion, targets, free=free)
+        if host is not None and met(shape):
+            yield served(host, shape, least=m)
+
+
 def below_root(shape: Shape, every: str = "host") -> Instance:
     """Attention from outside, E and U free: no host serves all untied targets at the largest m with m² < H^L."""
     m = least_square_root(shape.leaves) - 1
@@ -103,54 +133,49 @@ def gap(shape: Shape, notion: Notion) -> str:
 # --- exact dimensions at one integer target --------------------------------------------------------------------
 
 
-def _unit(rows: int, columns: int, i: int, j: int) -> np.ndarray:
-    out = np.zeros((rows, columns), dtype=object)
-    out[i, j] = 1
-    return out
+def _differential_rank(values: Callable[[], np.ndarray], matrices: Iterable[np.ndarray]) -> Agreed:
+    """Rank of the differential of values(), which is affine in each entry of these matrices. FLINT and plain integers."""
+    start, rows = values(), []
+    for matrix in matrices:
+        for place in np.ndindex(matrix.shape):
+            matrix[place] += 1
+            rows.append((values() - start).reshape(-1))
+            matrix[place] -= 1
+    return rank_of_matrix(np.array(rows, dtype=object))
 
 
 def form_rank(target: Target) -> Agreed:
     """Rank of the differential of (W_Q, W_K) -> (M_w A^{l,h} M_v^T), |w| = |v| = l-1, summed over layers and heads
-    (they are independent). FLINT and plain integers."""
-    shape = target.shape
-    totals: dict[str, int] = {}
-    for layer in range(shape.layers):
-        stacked = prefix_products(target, layer).reshape(-1, shape.d_in)
-        for head in range(shape.heads):
-            w_q, w_k, _, _ = target.parameters(layer, head)
-            rows = []
-            for i in range(shape.d_in):
-                for j in range(shape.head_dim):
-                    step = _unit(shape.d_in, shape.head_dim, i, j)
-                    rows.append((stacked @ (step @ w_k.T) @ stacked.T).reshape(-1))
-                    rows.append((stacked @ (w_q @ step.T) @ stacked.T).reshape(-1))
-            found = rank_of_matrix(np.array(rows, dtype=object))
-            for route in found.routes:
-                totals[route] = totals.get(route, 0) + found.value
-    return agree(totals)
+    (they are independent)."""
+    ranks = []
+    for layer in range(target.shape.layers):
+        stacked = prefix_products(target, layer).reshape(-1, target.shape.d_in)
+        for head in range(target.shape.heads):
+            w_q, w_k = (matrix.copy() for matrix in target.parameters(layer, head)[:2])
 
+            def forms(w_q: Any = w_q, w_k: Any = w_k, stacked: Any = stacked) -> np.ndarray:
+                return (stacked @ w_q) @ (stacked @ w_k).T
 
-def generic_form_rank(shape: Shape) -> Agreed:
-    """The largest `form_rank` among four integer targets: the generic rank is at least that, and at most the formula's."""
-    return max(
-        (form_rank(integer_target(shape, seed, bound=3)) for seed in range(4)), key=lambda found: int(found.value)
-    )
+            ranks.append(_differential_rank(forms, (w_q, w_k)))
+    return Agreed(sum(found.value for found in ranks), ranks[0].routes)
 
 
 def word_family_rank(target: Target) -> Agreed:
-    """Rank of the differential of (M^{l,h}) -> (M_w)_w, |w| = L, at a target's forms. FLINT and plain integers."""
-    shape = target.shape
-    forms = [[dense(target.value_form(t, h)) for h in range(shape.heads)] for t in range(shape.layers)]
-    rows = []
-    for layer in range(shape.layers):
-        for head in range(shape.heads):
-            for i in range(shape.d_in):
-                for j in range(shape.d_in):
-                    parts = []
-                    for word in head_words(shape.heads, shape.layers):
-                        product = np.eye(shape.d_in, dtype=int).astype(object)
-                        for t, h in enumerate(word):
-                            product = product @ (_unit(shape.d_in, shape.d_in, i, j) if t == layer else forms[t][h])
-                        parts.append(product * int(word[layer] == head))
-                    rows.append(np.concatenate(parts).reshape(-1))
-    return rank_of_matrix(np.array(rows, dtype=object))
+    """Rank of the differential of (M^{l,h}) -> (M_w)_w, |w| = L, at a target's forms."""
+    H, L = target.shape.heads, target.shape.layers
+    forms = [[dense(target.value_form(t, h)) for h in range(H)] for t in range(L)]
+
+    def products() -> np.ndarray:
+        return np.array([reduce(matmul, (forms[t][h] for t, h in enumerate(word))) for word in head_words(H, L)])
+
+    return _differential_rank(products, itertools.chain(*forms))
+
+
+def generic_rank(rank: Callable[[Target], Agreed], shape: Shape) -> Agreed:
+    """The largest among four integer targets: the generic rank is at least that, and at most the formula's."""
+    return max((rank(integer_target(shape, seed, bound=3)) for seed in range(4)), key=lambda found: int(found.value))
+
+
+def generic_form_rank(shape: Shape) -> Agreed:
+    """`generic_rank` of the logit forms."""
+    return generic_rank(form_rank, shape)

@@ -38,9 +38,10 @@ def ranks(
 
 
 def figures(name: str, value: Callable[[Shape], Any], entries: Iterable[tuple[int, ...]]) -> Iterator[Figure]:
-    """A figure for each shape (H, L, d, d_in), called "name at (H,L,d,d_in)"."""
+    """A figure for each shape (H, L, d, d_in), or (H, L) for widths of 1, called "name at (H,L,d,d_in)"."""
     for entry in entries:
-        yield Figure(f"{name} at ({','.join(map(str, entry))})", value(Shape(*entry)))
+        shape = Shape(*entry, *[1] * (4 - len(entry)))
+        yield Figure(f"{name} at ({','.join(map(str, entry))})", value(shape))
 
 
 def symbolic(at: str, found: Any, *, fails: bool = False, part: str = "") -> Instance:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from fractions import Fraction
-from math import lcm
 from typing import Any
 
 import numpy as np
@@ -99,42 +99,29 @@ class Recording:
 # --- attention maps that depend on logits and positions alone, over the rationals ---------------------------------
 
 
-def _normalised(weights: list[list[Any]]) -> plain.Rows:
-    return [[Fraction(weight) / sum(row) for weight in row] for row in weights]
+def _map(
+    score: Callable[[Any, int, int], Any] = lambda s, distance, head: s,
+    kept: Callable[[int], bool] = lambda distance: True,
+) -> plain.Attention:
+    """Rows proportional to 1 + s + s^2, s a score of q k^T, the distance i - j and the head, where the distance is kept."""
+
+    def attention(queries: plain.Rows, keys: plain.Rows, layer: int, head: int) -> plain.Rows:
+        logits = plain.multiply(queries, plain.transpose(keys))
+        weights = [
+            [plain.weight(Fraction(score(s, i - j, head))) * kept(i - j) for j, s in enumerate(row)]
+            for i, row in enumerate(logits)
+        ]
+        return [[weight / sum(row) for weight in row] for row in weights]
+
+    return attention
 
 
-def _logits(queries: plain.Rows, keys: plain.Rows) -> plain.Rows:
-    return [[sum(a * b for a, b in zip(q, k, strict=True)) for k in keys] for q in queries]
-
-
-def causal(queries: plain.Rows, keys: plain.Rows, layer: int, head: int) -> plain.Rows:
-    """1 + s + s^2, s = q k^T, over the tokens up to the own one."""
-    scores = _logits(queries, keys)
-    return _normalised([[plain.weight(s) * int(j <= i) for j, s in enumerate(row)] for i, row in enumerate(scores)])
-
-
-def window(queries: plain.Rows, keys: plain.Rows, layer: int, head: int) -> plain.Rows:
-    """1 + s + s^2 over the own token and its neighbours."""
-    scores = _logits(queries, keys)
-    return _normalised(
-        [[plain.weight(s) * int(abs(i - j) < 2) for j, s in enumerate(row)] for i, row in enumerate(scores)]
-    )
-
-
-def scaled(queries: plain.Rows, keys: plain.Rows, layer: int, head: int) -> plain.Rows:
-    """1 + s + s^2, s = q k^T / 3: a scale."""
-    return _normalised([[plain.weight(Fraction(s) / 3) for s in row] for row in _logits(queries, keys)])
-
-
-def biased(queries: plain.Rows, keys: plain.Rows, layer: int, head: int) -> plain.Rows:
-    """1 + s + s^2, s = q k^T - |i - j|/(h+1): a bias by distance that differs from head to head, like ALiBi's."""
-    scores = _logits(queries, keys)
-    return _normalised(
-        [[plain.weight(s - Fraction(abs(i - j), head + 1)) for j, s in enumerate(row)] for i, row in enumerate(scores)]
-    )
-
-
-LOGIT_MAPS: dict[str, plain.Attention] = {"causal": causal, "window": window, "scale": scaled, "bias": biased}
+LOGIT_MAPS: dict[str, plain.Attention] = {
+    "causal": _map(kept=lambda distance: distance >= 0),
+    "window": _map(kept=lambda distance: abs(distance) < 2),
+    "scale": _map(lambda s, distance, head: Fraction(s) / 3),
+    "bias": _map(lambda s, distance, head: s - Fraction(abs(distance), head + 1)),
+}
 
 
 # --- two hosts of one layer, below M (docs/proofs/fibre-dimension.md section 3) ------------------------------------
@@ -185,41 +172,24 @@ def two_dimension_embedding(a: int, b: int) -> plain.Rows:
     return [[Fraction(a, b), b]] if b else [[0, 0]]
 
 
+# --- shared attention: does (E, U) serve this target? --------------------------------------------------------------
+
 MOST_WORDS = 8
 """Words for which `serves` runs whole forward passes; the equations are checked for all."""
-
-
-# --- shared attention: does (E, U) serve this target? --------------------------------------------------------------
 
 
 def serves(model: SharedAttentionUniversal, E: Any, U: Any, target: Target) -> Agreed:
     """Whether E R_w U = M_w for every word of length L (plain Fractions, word by word), and whether the package's forward
     passes agree for the attention matrices I and B of the first words: the two must agree."""
-    shape = model.shape
-    grid, e, u = values_of(model), plain.rows(E), plain.rows(U)
-    forms = [
-        [plain.product(target.parameters(layer, head)[2:]) for head in range(shape.heads)]
-        for layer in range(shape.layers)
-    ]
+    shape, grid, words = model.shape, values_of(model), list(plain.words(model.shape.heads, model.shape.layers))
+    exact, stay, move = SharedAttentionUniversal(shape, model.m, array(grid)), plain.identity(2), [[0, 1], [0, 1]]
+    x, e, u = array([range(1, shape.d_in + 1), [0] * shape.d_in]), plain.rows(E), plain.rows(U)
     slow = own = True
-    dense_model = SharedAttentionUniversal(shape, model.m, array(grid))
-    stay, move = plain.identity(2), [[0, 1], [0, 1]]
-    scale_e, scale_u = (lcm(*(Fraction(v).denominator for row in matrix for v in row)) for matrix in (e, u))
-    whole_e, whole_u = (
-        array([[int(v * scale) for v in row] for row in matrix]) for matrix, scale in ((e, scale_e), (u, scale_u))
-    )
-    x = [[1] * shape.d_in, [0] * shape.d_in]
-    for word in plain.words(shape.heads, shape.layers):
-        routed, wanted = e, plain.identity(shape.d_in)
-        for layer, head in enumerate(word):
-            routed, wanted = plain.multiply(routed, grid[layer][head]), plain.multiply(wanted, forms[layer][head])
-        slow &= plain.multiply(routed, u) == wanted
-    for i, word in enumerate(plain.words(shape.heads, shape.layers)):
-        if i >= MOST_WORDS:
-            break
-        attention = [[stay if head == letter else move for head in range(shape.heads)] for letter in word]
-        for tokens in (x, [[2 * j + 1 for j in range(shape.d_in)], [0] * shape.d_in]):
-            ours = dense_model.forward(array(tokens), whole_e, whole_u, array(attention))
-            theirs = scale_e * scale_u * target.forward(array(tokens), GivenAttention(array(attention)))
-            own &= bool((ours == theirs).all())
+    for i, word in enumerate(words):
+        routed = plain.product([e, *(grid[layer][head] for layer, head in enumerate(word)), u])
+        slow &= routed == plain.form(target, word)
+        if i < MOST_WORDS:
+            attention = array([[stay if head == letter else move for head in range(shape.heads)] for letter in word])
+            ours = exact.forward(x, array(e), array(u), attention)
+            own &= bool((ours == target.forward(x, GivenAttention(attention))).all())
     return agree({"plain Fractions": slow, "systems": own})

@@ -5,46 +5,40 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import pairwise
 
-from utfproof.certificates.dimensions import GENERIC_TIED, least_square_root
+from utfproof.certificates.dimensions import ALL_TIED, GENERIC_TIED, least_square_root
 from utfproof.claims import plain
-from utfproof.claims.bounds import below, served
+from utfproof.claims.bounds import attained, below, served
 from utfproof.claims.claim import Figure, Instance, Run, check
-from utfproof.claims.decisions import rank_of_matrix
-from utfproof.claims.small_models import array
+from utfproof.claims.decisions import figures, rank_of_matrix
 from utfproof.constructions.random import integer_target
 from utfproof.constructions.shared_attention import counting_dimension
-from utfproof.ground.notions import Notion
+from utfproof.ground.notions import BOTH_FREE, Notion
 from utfproof.shapes import Shape
 from utfproof.systems import prefix_products
 
 
-def _below(shape: Shape, m: int, free: str, detail: str) -> Instance:
-    """No host of m dimensions serves all tied targets."""
-    from utfproof.certificates.lower_bounds import dimension_certificate
-
-    found = dimension_certificate(shape, m, notion=Notion.SHARED_ATTENTION, targets="all tied", free=free)
-    return Instance(shape, not found.universal, detail, found, m=m)
+def _counted(shape: Shape) -> int:
+    """Monomials of the words' products, by listing the words."""
+    return len({tuple(sorted(word)) for word in plain.words(shape.heads, shape.layers)})
 
 
 @check("new:looped-shared/E-free")
 def e_free(run: Run) -> Iterator[Instance | Figure]:
     """Both certificates, one apart; the count of monomials by listing words."""
-    for shape in run.shapes(lambda s: s.head_dim == s.d_in == 1, anchors=[(1, 1, 1, 1), (2, 6, 1, 1), (3, 4, 1, 1)]):
-        counted = len({tuple(sorted(word)) for word in plain.words(shape.heads, shape.layers)})
-        if counted > 1:
-            yield _below(shape, counted - 1, "E", f"m ≥ {counted}")
-        found = served("counting", shape, least=counting_dimension(shape), holds=counting_dimension(shape) == counted)
-        yield found
-        if (shape.heads, shape.layers) in ((2, 6), (3, 4)):
-            yield Figure(f"least m at ({shape.heads},{shape.layers})", int(found.m or 0))
+    shapes = run.shapes(lambda s: s.head_dim == s.d_in == 1, anchors=[(1, 1, 1, 1), (2, 6, 1, 1), (3, 4, 1, 1)])
+    yield from attained(shapes, _counted, Notion.SHARED_ATTENTION, "counting", targets=ALL_TIED, free="E")
+    yield from figures("least m", counting_dimension, ((2, 6), (3, 4)))
 
 
 @check("new:looped-shared/both-free")
 def both_free(run: Run) -> Iterator[Instance | Figure]:
     """Refutations at the largest m below the root."""
-    for shape in run.shapes(lambda s: s.heads > 1 and s.head_dim == s.d_in == 1, anchors=[(2, 1, 1, 1), (3, 4, 1, 1)]):
-        count = counting_dimension(shape)
-        yield _below(shape, least_square_root(count) - 1, "E and U", f"m² ≥ {count}")
+
+    def least(shape: Shape) -> int:
+        return least_square_root(counting_dimension(shape))
+
+    shapes = run.shapes(lambda s: s.heads > 1 and s.head_dim == s.d_in == 1, anchors=[(2, 1, 1, 1), (3, 4, 1, 1)])
+    yield from attained(shapes, least, Notion.SHARED_ATTENTION, targets=ALL_TIED, free=BOTH_FREE)
 
 
 @check("new:looped-shared/two-heads")
@@ -56,7 +50,7 @@ def two_heads(run: Run) -> Iterator[Instance | Figure]:
     needed = counting_dimension(Shape(2, 3, 1, 1))
     yield Instance("(2,3), m = 2", largest_commutative < needed, f"span {largest_commutative} < {needed}")
     for layers in (2, 3):
-        yield below(Shape(2, layers, 1, 1), 2, Notion.SHARED_ATTENTION, GENERIC_TIED, free="E and U", every="tied host")
+        yield below(Shape(2, layers, 1, 1), 2, Notion.SHARED_ATTENTION, GENERIC_TIED, free=BOTH_FREE, every="tied host")
     yield served("counting", Shape(2, 2, 1, 1), detail="three dimensions")
     yield Figure("Gröbner basis with s·c·det K = 1", ", ".join(basis))
     yield Figure("basis elements without it", len(without))
@@ -94,22 +88,17 @@ def _commutative_span(a: int, b: int) -> int:
 
 
 @check("new:looped-shared/wide")
-def wide(run: Run) -> Iterator[Instance | Figure]:
+def wide(_: Run) -> Iterator[Instance | Figure]:
     """The rank over twenty integer targets from below, equal columns from above."""
+    words = list(plain.words(2, 4))
     for d, wanted in ((1, 28), (2, 32)):
-        shape = Shape(2, 4, d, 2)
-        stacked: list[list[int]] = []
+        stacked: plain.Rows = []
         for seed in range(20):
-            products = prefix_products(integer_target(shape, seed, tied=True, bound=3), shape.layers)
-            stacked += [[int(v) for v in row] for row in array(products.tolist()).transpose(1, 0, 2).reshape(2, -1)]
-        words = list(plain.words(2, 4))
-        classes = {_transitions(word) if d == 1 else word for word in words}
+            products = prefix_products(integer_target(Shape(2, 4, d, 2), seed, tied=True, bound=3), 4)
+            stacked += products.transpose(1, 0, 2).reshape(2, -1).tolist()
+        # at d = 1 the first letter, the last one and the transitions with their numbers are all that M_w shows
+        classes = {(word[0], word[-1], *sorted(pairwise(word))) if d == 1 else word for word in words}
         rank = rank_of_matrix(stacked)
         holds = rank.value == 2 * len(classes) == wanted
         yield Instance(f"d = {d}", holds, f"{rank.value} of {2 * len(words)}", routes=rank.routes)
         yield Figure(f"span at d = {d}", int(rank.value))
-
-
-def _transitions(word: tuple[int, ...]) -> tuple[object, ...]:
-    """First letter, last letter, and the transitions between neighbours with their numbers: all that M_w shows at d = 1."""
-    return word[0], word[-1], tuple(sorted(pairwise(word)))
