@@ -30,7 +30,10 @@ _EXPORTS = {
     "r_all": "utfproof.matching",
     "w_all": "utfproof.matching",
     "certify": "utfproof.certificates.prover",
-    "check_file": "utfproof.certificates.checker",
+    "check": "utfproof.certificates.checking",
+    "decide": "utfproof.decision.host",
+    "emulate": "utfproof.emulation.emulate",
+    "frontier": "utfproof.frontiers.table",
 }
 
 __all__ = [
@@ -54,14 +57,20 @@ __all__ = [
     "r_all",
     "w_all",
     "certify",
-    "check_file",
+    "check",
+    "decide",
+    "emulate",
+    "frontier",
 ]
 
 if TYPE_CHECKING:
     from utfproof.attention import GivenAttention, RationalAttention, SoftmaxAttention
-    from utfproof.certificates.checker import check_file
+    from utfproof.certificates.checking import check
     from utfproof.certificates.prover import certify
     from utfproof.constructions import build_host, random_target
+    from utfproof.decision.host import decide
+    from utfproof.emulation.emulate import emulate
+    from utfproof.frontiers.table import frontier
     from utfproof.matching import embed, r_all, w_all
     from utfproof.models import embed_model, from_model, from_parts, import_model
     from utfproof.shapes import Shape

@@ -10,19 +10,18 @@ from typing import Any
 
 import typer
 
-from utfproof.certificates import checker, verified
+from utfproof.certificates import checker
 from utfproof.certificates.checker import Verdict
-from utfproof.certificates.limited import Limited
+from utfproof.certificates.checking import SECONDS, judging
 from utfproof.cli import signals
 from utfproof.cli.command import Shown
 from utfproof.cli.display import require_mode, shown
 from utfproof.errors import MalformedInput
 from utfproof.ground.progress import stage
-from utfproof.ground.resources import default_limit, parse_bytes
+from utfproof.ground.resources import parse_bytes
 
 INTERRUPTED = 130
 EPILOG = "Example: utfproof check certificates/"
-SECONDS = 3600
 
 
 def check(context: typer.Context) -> None:
@@ -32,24 +31,22 @@ def check(context: typer.Context) -> None:
     alone) or cited (it rests on a written proof). Exit 0 iff every certificate is valid, whichever way it decides.
     """
     args, options = _parsed(context.args)
-    memory = default_limit() if args.max_memory is None else args.max_memory
-    program = verified.program()
-    second = None if program is None else verified.Verified(program, memory, args.max_seconds)
     with (
         shown(args.progress),
         stage("check", whole=True) as doing,
-        Limited(options, memory, args.max_seconds) as limited,
+        judging(options, args.max_memory, args.max_seconds) as judge,
     ):
 
-        def judge(path: str, in_folder: bool) -> Verdict:
-            verdict = limited.judge(path, in_folder)
+        def told(path: str, in_folder: bool) -> Verdict:
+            verdict = judge(path, in_folder)
             doing.reach(doing.done + 1, f"{doing.done + 1:.0f}: {path}")
-            return second.confirmed(path, verdict) if second else verdict
+            return verdict
 
-        code = checker.reported(args, judge, second.trusted if second else "")
+        code = checker.reported(args, told, judge.trusted)
+        alone = judge.second is None
     if code == INTERRUPTED:  # it has said so itself
         raise SystemExit(signals.code(signals.received() or signal.SIGINT))
-    if code == checker.LACKING and second is None:
+    if code == checker.LACKING and alone:
         print("there is no verified checker here: make checker builds it", file=sys.stderr)
     raise typer.Exit(code)
 

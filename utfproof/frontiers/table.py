@@ -16,6 +16,7 @@ from utfproof.frontiers.paper import Paper, paper_bound
 from utfproof.frontiers.questions import ALL, QUESTIONS, Question, bounded_by, implies
 from utfproof.frontiers.streams import RESIDUAL_BOUNDS
 from utfproof.ground.notions import Notion
+from utfproof.ground.results import Result
 from utfproof.shapes import Shape
 
 LARGEST = 2_000_000
@@ -85,8 +86,8 @@ class FrontierEntry:
         return f"{self.numbers} ({', '.join(papers)})" if papers else self.numbers
 
 
-@dataclass
-class Frontier:
+@dataclass(repr=False)
+class Frontier(Result):
     """Entries; the certificate of every side that has one is made on request."""
 
     entries: list[FrontierEntry]
@@ -128,6 +129,10 @@ class Frontier:
         sides = [side for entry in self.entries for side in (entry.proved, entry.reached) if side is not None]
         return sum(side.status == status for side in sides)
 
+    def rows(self) -> dict[str, Any]:
+        """What is proved … what is reached, by question and shape."""
+        return {f"{entry.question} at {entry.shape}": entry.cell([]) for entry in self.entries}
+
     def write(self, folder: Path) -> list[Path]:
         """Every certificate, in an existing folder."""
         if not folder.is_dir():
@@ -148,19 +153,23 @@ def file_name(bound: Bound, shape: Shape) -> str:
 
 
 def frontier(
-    grid: Sequence[Shape],
+    grid: Shape | Sequence[Shape],
     *,
-    notions: Sequence[Notion] = tuple(Notion),
+    notions: Sequence[Notion | str] = tuple(Notion),
     largest: int = LARGEST,
     bounds: Sequence[Bound] = (*BOUNDS, *RESIDUAL_BOUNDS),
     advance: Callable[[], None] = lambda: None,
 ) -> Frontier:
-    """Entries for every shape and every question of these notions: numbers first, their certificates when they are asked for.
+    """How small a universal transformer can be: entries for every shape and every question of these notions.
+
+    Numbers come first, their certificates when they are asked for.
 
     Every number printed as proved or reached comes from a bound that has a certificate (or a written proof alone, marked so;
     or, when its size exceeds `largest`, one that is made on demand, or, beyond what the checker allows, stands for the
     formula alone). MalformedInput unless d_in = d_out.
     """
+    grid = [grid] if isinstance(grid, Shape) else grid
+    notions = [Notion.asked(notion) for notion in notions]
     found = Frontier([])
     bearing: dict[tuple[Question, int, bool], Bearing] = {}
     for shape in grid:
