@@ -102,8 +102,8 @@ def generated() -> dict[str, str]:
     sys.path.insert(0, str(ROOT / "scripts"))
     notebooks = importlib.import_module("notebooks")
     executed = {f"notebooks/{name}.md": notebooks.page(name) for name in notebooks.names()}
-    written = {"claims.html": decided()[1], "options.md": options(), "pictures/house.svg": house_map()}
-    return written | executed | schemas()
+    pictures = {f"pictures/{name}.svg": draw() for name, draw in PICTURES.items()}
+    return {"claims.html": decided()[1], "options.md": options(), **pictures, **executed, **schemas()}
 
 
 @lru_cache
@@ -113,6 +113,35 @@ def house_map() -> str:
         path = Path(folder) / "house.svg"
         subprocess.run([sys.executable, str(ROOT / "scripts" / "house_map.py"), str(path)], check=True)
         return path.read_text(encoding="utf-8")
+
+
+@lru_cache
+def depth_picture() -> str:
+    """m against L at (2, L, 1, 2): the paper's dimension, the least without MLPs, and with gated ones; as SVG."""
+    constructions = importlib.import_module("utfproof.constructions")
+    plots, shapes = (importlib.import_module(f"utfproof.{name}") for name in ("ground.plots", "shapes"))
+    layers = list(range(1, 13))
+    at = [shapes.Shape(2, count, 1, 2) for count in layers]
+    lines = {
+        "the paper's host": [shapes.paper_dimension(shape) for shape in at],
+        "least without MLPs (all targets, by attention-matching)": [shapes.matching_dimension(shape) for shape in at],
+        "gated MLPs": [constructions.construction("gated").least_m(shape) for shape in at],
+        "gated MLPs, tied targets": [constructions.construction("gated-tied").least_m(shape) for shape in at],
+    }
+    figure = plots.open_figure((6.4, 3.6))
+    axes = figure.subplots()
+    for (label, values), style in zip(lines.items(), ("--", "-", "-", ":"), strict=True):
+        axes.plot(layers, values, style, marker=".", label=label)
+    axes.set(xlabel="layers L", ylabel="m", yscale="log", xticks=layers, title="(H, L, d, d_in) = (2, L, 1, 2)")
+    axes.grid(alpha=0.3)
+    axes.legend(fontsize="small")
+    with tempfile.TemporaryDirectory() as folder:
+        plots.write_figure(figure, Path(folder) / "depth.svg")
+        return (Path(folder) / "depth.svg").read_text(encoding="utf-8")
+
+
+PICTURES: dict[str, Callable[[], str]] = {"house": house_map, "depth": depth_picture}
+"""Pictures that are drawn when the site is built, by name."""
 
 
 # --- tables inside pages -------------------------------------------------------------------------------------
@@ -175,6 +204,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "training": training_table,
     "hosts": host_table,
     "house": lambda: "![Rooms and their imports](pictures/house.svg)",
+    "depth": lambda: "![m against L: the paper, least without MLPs, with gated MLPs](pictures/depth.svg)",
 }
 """What `<!-- table: NAME -->` in a page stands for."""
 
@@ -239,7 +269,7 @@ def inlined(html: str) -> str:
 
     def picture(found: re.Match[str]) -> str:
         path = ROOT / "docs" / "pictures" / found[3]
-        content = path.read_text(encoding="utf-8") if path.exists() else house_map()
+        content = path.read_text(encoding="utf-8") if path.exists() else PICTURES[path.stem]()
         return re.sub(r"<style>.*?</style>", "", content, count=1, flags=re.DOTALL).strip()
 
     return PICTURE.sub(picture, html)

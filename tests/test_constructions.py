@@ -135,6 +135,7 @@ def test_padding_adds_zero_coordinates(name):
     where = {
         "printed-single-head": Shape(1, 2, 3, 2),
         "shared-query-groups": Shape(2, 2, 2, 3),
+        "sharing": Shape(2, 2, 2, 3),
         "commuting-trie": Shape(2, 2, 2, 1),
         "symmetric-keys": Shape(2, 2, 2, 1),
         "shared-query-functional": Shape(1, 2, 3, 1),

@@ -51,7 +51,7 @@ FIGURES = [
     ((2, 4, 30, 30), Question(M), (2280, 2280)),
     ((2, 4, 30, 30), Question(A), (1380, 1830)),
     ((2, 4, 30, 30), Question(A, None, UNTIED, ALMOST_ALL), (1380, 1380)),
-    ((2, 2, 28, 30), Question(A), (300, 456)),
+    ((2, 2, 28, 30), Question(A), (300, 378)),
     # one layer, functionally
     ((2, 1, 1, 2), Question(F), (8, 8)),
     ((2, 1, 1, 5), Question(F), (14, 14)),

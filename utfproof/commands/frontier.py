@@ -158,6 +158,7 @@ def _document(found: Found, files: list[str], picture: str | None) -> dict[str, 
     ]  # fmt: skip
     return {
         **_at_one_shape(found),
+        **_gated(found),
         "entries": entries,
         "bounds": bounds,
         "certificates": len(found.certified),
@@ -177,6 +178,23 @@ def _at_one_shape(found: Found) -> dict[str, Any]:
     (shape,) = shapes
     words = paragraph(found, shape)
     return {"words": [words] if words else [], "side_by_side": side_by_side(found, shape)}
+
+
+def _gated(found: Found) -> dict[str, Any]:
+    """What hosts with gated MLPs reach at each shape, where functional universality was asked for."""
+    from utfproof.frontiers.words import GATED_HOSTS, with_gated_mlps
+
+    asked = {entry.shape: None for entry in found.entries if entry.question.notion is Notion.FUNCTIONAL}
+    rows = [
+        {
+            "shape": options.shape_document(shape),
+            "inputs": GATED_HOSTS["untied"].inputs,
+            **{targets: with_gated_mlps(shape, targets) for targets in GATED_HOSTS},
+        }
+        for shape in asked
+        if not shape.residual
+    ]
+    return {"gated_mlps": rows} if rows else {}
 
 
 def _statuses(found: Found) -> list[str]:
@@ -202,12 +220,17 @@ def _print(found: Found, document: dict[str, Any], *, which: bool) -> None:
         screen.print(Text(group.title, style="bold"))
         lines = [*([] if single else _grid(found, group)), *(_named(found, group) if which else [])]
         screen.print(Text("\n".join(lines)), end="\n\n")
+    if not single and "gated_mlps" in document:
+        screen.print(Text("functional, hosts with gated MLPs — all untied (all tied) targets ‡", style="bold"))
+        screen.print(Text("\n".join(_gated_table(document["gated_mlps"]))), end="\n\n")
     for note in _notes(found, document):
         screen.print(Text(fill(note, WIDTH, break_on_hyphens=False) if single else note))
 
 
 def _notes(found: Found, document: dict[str, Any]) -> list[str]:
     """What stands below the tables: what their signs mean, and how many sides are of which kind."""
+    from utfproof.frontiers.words import GATED
+
     sides = document["sides"]
     single = "side_by_side" in document
     told = not single and any(entry.paper is not None or not entry.shape.residual for entry in found.entries)
@@ -216,6 +239,7 @@ def _notes(found: Found, document: dict[str, Any]) -> list[str]:
     notes = [
         f"m proved … m reached{paper}: no host below the first number, a host at the second; one number: exact.",
         *(["Functional lower bounds are about all real inputs; one-hot tokens may need less."] * functional),
+        *([f"{GATED} No lower bound here is about them."] if "gated_mlps" in document else []),
         f"{sides['certificate']} sides have a certificate ({document['certificates']} certificates), "
         f"{sides['m ≥ 1']} say no more than m ≥ 1.",
     ]
@@ -259,6 +283,11 @@ def _sides(found: Found, status: str) -> Iterator[tuple[FrontierEntry, Side]]:
                 yield entry, side
 
 
+def _gated_table(rows: list[dict[str, Any]]) -> list[str]:
+    cells = {(r["shape"]["heads"], r["shape"]["layers"]): f"{r['untied']} ({r['tied']})" for r in rows}
+    return _table(cells)
+
+
 def _grid(found: Found, group: FrontierGroup) -> list[str]:
     entries = {(entry.shape.heads, entry.shape.layers): entry for entry in found.of[group.questions[0]]}
     papers: dict[tuple[int, int], list[str]] = {}  # one for untied hosts, one for tied ones
@@ -268,9 +297,13 @@ def _grid(found: Found, group: FrontierGroup) -> list[str]:
             text = f"{entry.paper}{'!' if entry.paper_refuted else ''}"
             if text not in told and f"{text}!" not in told:
                 told[:] = [other for other in told if other != text.rstrip("!")] + [text]
-    heads = sorted({h for h, _ in entries})
-    layers = sorted({length for _, length in entries})
-    cells = {at: entry.cell(papers.get(at, [])) for at, entry in entries.items()}
+    return _table({at: entry.cell(papers.get(at, [])) for at, entry in entries.items()})
+
+
+def _table(cells: dict[tuple[int, int], str]) -> list[str]:
+    """A row for each number of layers, a column for each number of heads."""
+    heads = sorted({h for h, _ in cells})
+    layers = sorted({length for _, length in cells})
     widths = {h: max(len(f"H = {h}"), *(len(cells[h, length]) for length in layers)) for h in heads}
     lines = ["   L  " + "  ".join(f"H = {h}".ljust(widths[h]) for h in heads)]
     lines += [f"  {length:2}  " + "  ".join(cells[h, length].ljust(widths[h]) for h in heads) for length in layers]

@@ -17,6 +17,7 @@ from utfproof.constructions import (
     shared_key,
     shared_query,
     shared_query_groups,
+    sharing,
     sparse,
     split_layer,
     symmetric_keys,
@@ -75,6 +76,7 @@ _ALL = (
     krylov.KRYLOV,
     split_layer.SPLIT_LAYER,
     shared_query.FUNCTIONAL,
+    sharing.SHARING,
     gated.GATED,
     gated.GATED_TIED,
 )

@@ -29,6 +29,7 @@ MOVES_PER_NUMBER = 5
 NANOSECONDS_PER_NUMBER = 15_000
 """What five moves take."""
 CERTIFIED, PROVED = "certificate", "proof"
+ALL_TARGETS = "docs/proofs/all-targets.md"
 
 
 @dataclass(frozen=True)
@@ -191,6 +192,12 @@ def _uppers() -> Iterator[Bound]:
             lambda shape, host=host: product_host.defined(shape) and (shape.heads > 1) == (host == TIED),  # type: ignore[misc]
             "docs/proofs/sharper-frontier.md", None, lambda shape: 0, PROVED, claim="new:all-targets/products",
         )  # fmt: skip
+    yield _built("sharing", Question(logits, host=TIED), "", construction("sharing").defined, ALL_TARGETS)
+    yield Bound(
+        "dependent keys", UPPER, Question(Notion.FUNCTIONAL, host=TIED), lambda s: 4 * s.heads - (s.heads - 2) // 3,
+        lambda s: _square(s) and (s.layers, s.head_dim, s.d_in) == (1, 1, 2) and s.heads > 4,
+        ALL_TARGETS, None, lambda s: 0, PROVED,
+    )  # fmt: skip
     yield identity_bound("shared-query-functional", Question(Notion.FUNCTIONAL, host=TIED), "docs/proofs/frontier.md",
                     label="shared-query at H = d_in = 1")  # fmt: skip
     yield Bound(
@@ -224,11 +231,12 @@ def _uppers() -> Iterator[Bound]:
             yield _path(Question(shared, BOTH, targets, extent), page)
 
 
-def _built(name: str, question: Question, claim: str, applies: Callable[[Shape], bool]) -> Bound:
+def _built(
+    name: str, question: Question, claim: str, applies: Callable[[Shape], bool], page: str = "docs/proofs/frontier.md"
+) -> Bound:
     """A construction of the registry by a written proof, with a claim that checks it at integer targets, exactly."""
     return Bound(
-        name, UPPER, question, construction(name).least_m, applies, "docs/proofs/frontier.md", None, lambda s: 0, PROVED,
-        claim=claim,
+        name, UPPER, question, construction(name).least_m, applies, page, None, lambda s: 0, PROVED, claim=claim,
     )  # fmt: skip
 
 
@@ -256,6 +264,11 @@ BOUNDS: tuple[Bound, ...] = (
         "one narrow head", LOWER, Question(Notion.FUNCTIONAL, extent=ALMOST_ALL), matching_dimension,
         lambda s: _square(s) and s.heads == s.layers == 1 and s.head_dim < s.d_in, "docs/proofs/approximate.md",
         None, lambda shape: 1, PROVED, claim="new:one-layer/one-head",
+    ),
+    Bound(
+        "narrow heads", LOWER, Question(Notion.ATTENTION_MATCHING), matching_dimension,
+        lambda s: _square(s) and 2 * s.head_dim <= s.d_in and (s.heads > 1 or s.layers == 1),
+        ALL_TARGETS, None, lambda shape: 1, PROVED,
     ),
     *_uppers(),
 )  # fmt: skip

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from utfproof.constructions.gated import GATED as GATED_HOST
+from utfproof.constructions.gated import GATED_TIED
 from utfproof.frontiers.bounds import UPPER
 from utfproof.frontiers.paper import paper_bound
 from utfproof.frontiers.questions import ALL, ALMOST_ALL, ANY, TIED, UNTIED, E, Question
@@ -16,6 +18,10 @@ BY = {
     Notion.SHARED_ATTENTION: "With attention from outside and E free",
 }
 """How a sentence about the notion begins."""
+
+
+GATED_HOSTS = {UNTIED: GATED_HOST, TIED: GATED_TIED}
+"""Hosts with gated MLPs, by the targets that they serve."""
 
 
 def paragraph(found: Frontier, shape: Shape) -> str:
@@ -84,9 +90,22 @@ def _hosts(entry: FrontierEntry) -> str:
     return f"{text}: this is the least m." if entry.exact else f"{text}; between the two it is open."
 
 
+GATED = f"‡ reached by hosts with gated MLPs ({GATED_HOSTS[UNTIED].page}), on {GATED_HOSTS[UNTIED].inputs}."
+"""What a row or table with MLPs is about."""
+
+
+def with_gated_mlps(shape: Shape, targets: str) -> int | None:
+    """The m of a tied host with gated MLPs that serves all of these targets functionally, on inputs whose rows sum to 1; None
+    with a residual stream. The bounds of the frontier are about hosts of attention alone."""
+    if shape.residual:
+        return None
+    served = GATED_HOSTS.values() if targets == TIED else [GATED_HOSTS[UNTIED]]
+    return min(host.least_m(shape) for host in served)
+
+
 def side_by_side(found: Frontier, shape: Shape) -> list[str]:
-    """One table: a row for each notion and class of targets, the least m of any host for almost all and for all targets, and
-    a row for tied hosts wherever they need more."""
+    """One table: a row for each notion and class of targets, the least m of any host for almost all and for all targets, a row
+    for tied hosts wherever they need more, and what hosts with gated MLPs reach."""
     asked = {
         (q.notion, q.free, q.targets): None for entry in found.entries if entry.shape == shape for q in [entry.question]
     }
@@ -99,5 +118,7 @@ def side_by_side(found: Frontier, shape: Shape) -> list[str]:
         rows.append([notion.value + (f", {free} free" if free else ""), targets, "any", *cells[0]])
         if cells[1] != cells[0]:
             rows.append(["", "", "tied", *cells[1]])
+        if notion is Notion.FUNCTIONAL and (m := with_gated_mlps(shape, targets)) is not None:
+            rows.append(["", "", "gated MLPs", f"{m}‡", f"{m}‡"])
     widths = [max(len(row[k]) for row in rows) for k in range(len(rows[0]))]
     return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]

@@ -1,0 +1,175 @@
+"""Shared query columns for heads of width d <= d_out: all targets by attention-matching (docs/proofs/all-targets.md, P).
+
+Subspaces of dimension d in R^b meet once 2d > b: g of them in j_g = g d - (g - 1) b dimensions. So a form A^h = X_h Y_h^T can
+be factored with columns of X_h that other heads have as well. Coordinates: for each word shorter than L the different columns
+of the X_h, then the Y_h; for each word of length L one block of d_out.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+import numpy as np
+
+from utfproof.constructions.layout import Layout, padded_columns, side_by_side
+from utfproof.constructions.record import Construction, Domain, Forms
+from utfproof.constructions.tied import register_pairs, trie_pairs
+from utfproof.errors import NotDefined, OutsideClass
+from utfproof.ground.arrays import Array, is_exact, is_torch
+from utfproof.ground.notions import Notion
+from utfproof.ground.selection import SelectionMatrix, uniform
+from utfproof.shapes import Shape, matching_dimension
+from utfproof.systems import Target, TiedUniversal, prefix_stacks
+
+NAME = "sharing"
+_TRIES = 16
+"""Combinations tried for a shared column; the one farthest from the columns chosen before is taken."""
+
+
+@lru_cache(maxsize=64)
+def shared_heads(shape: Shape) -> tuple[range, ...]:
+    """Sets of heads that share a column, larger ones first: the i-th family cuts the heads into sets of at most g, the largest
+    g with j_g >= i, so that no head is in more than j_g sets of g heads or more."""
+    H, d, b = shape.heads, shape.head_dim, shape.d_out
+    found = []
+    for i in range(1, d + 1):
+        size = max((g for g in range(1, H + 1) if g * d - (g - 1) * b >= i), default=1)
+        sets = [range(first, min(first + size, H)) for first in range(0, H, size)]
+        found += [heads for heads in sets if len(heads) > 1]
+    return tuple(sorted(found, key=len, reverse=True))
+
+
+def sharing_dimension(shape: Shape) -> int:
+    """M - (1 + H + ... + H^(L-1)) times the columns saved for each word."""
+    saved = sum(len(heads) - 1 for heads in shared_heads(shape))
+    return matching_dimension(shape) - saved * shape.word_count // shape.heads
+
+
+def _query_columns(shape: Shape) -> np.ndarray:
+    """Which column of a word's group is column i of X_h, [H, d]: shared ones first, in the order of `shared_heads`."""
+    held: list[list[int]] = [[] for _ in range(shape.heads)]
+    count = 0
+    for heads in shared_heads(shape):
+        for head in heads:
+            held[head].append(count)
+        count += 1
+    for own in held:
+        own += range(count, count + shape.head_dim - len(own))
+        count = max(count, own[-1] + 1)
+    return np.array(held)
+
+
+def sharing_host(shape: Shape, m: int) -> TiedUniversal:
+    """`sharing`: a trie of groups for the words shorter than L, a shift register for those of length L."""
+    H, d, b, places = shape.heads, shape.head_dim, shape.d_out, _query_columns(shape)
+    keys = int(places.max()) + 1
+    group = keys + H * d
+    layout, register = Layout(shape, m, 1), group * shape.word_count // H
+
+    def value(head: int) -> SelectionMatrix:
+        rows, columns = trie_pairs(shape, head, 0, shape.layers - 1)
+        s_rows, s_columns = register_pairs(shape, head)
+        return layout.moved(
+            (rows * group, columns * group, group), (register + s_rows * b, register + s_columns * b, b)
+        )
+
+    def query(head: int) -> SelectionMatrix:
+        return SelectionMatrix(uniform(m, 1), uniform(d, 1), places[head], np.arange(d))
+
+    return layout.tied(NAME, query, lambda head: layout.read([keys + head * d], d, d), value, register)
+
+
+# --- the embedding ---------------------------------------------------------------------------------------------
+
+
+def _orthonormal(columns: np.ndarray, count: int) -> np.ndarray:
+    """[b, count]: the left singular vectors of the largest singular values; they span the columns, if `count` is their rank
+    or more."""
+    return np.asarray(np.linalg.svd(columns, full_matrices=True)[0][:, :count])
+
+
+def _outside(vectors: np.ndarray, spans: list[np.ndarray], generator: np.random.Generator) -> np.ndarray:
+    """A unit vector [b] in the span of orthonormal vectors [b, k], as far as may be from each of these spans."""
+    projections = [span @ np.linalg.pinv(span) @ vectors for span in spans if span.size]
+    near = sum((p.T @ p for p in projections), np.zeros((vectors.shape[1],) * 2))
+    weights = [np.linalg.eigh(near)[1][:, 0], *generator.normal(size=(_TRIES, vectors.shape[1]))]
+    units = [weight / np.linalg.norm(weight) for weight in weights]
+    distance = [min((1 - np.linalg.norm(p @ unit) for p in projections), default=1.0) for unit in units]
+    return np.asarray(vectors @ units[int(np.argmax(distance))])
+
+
+def shared_readers(shape: Shape, forms: list[np.ndarray]) -> tuple[list[np.ndarray], list[np.ndarray]]:
+    """X_h and Y_h [b, d] with X_h Y_h^T = A^h for any forms [b, b] of rank at most d, where heads share columns of X."""
+    d, b, generator = shape.head_dim, shape.d_out, np.random.default_rng(0)
+    spaces = [_orthonormal(form, d) for form in forms]
+    chosen = [np.zeros((b, 0)) for _ in forms]
+    for heads in shared_heads(shape):
+        outside = np.vstack([np.eye(b) - spaces[h] @ spaces[h].T for h in heads])
+        common = np.linalg.svd(outside)[2][b - (len(heads) * d - (len(heads) - 1) * b) :].T
+        column = _outside(common, [chosen[h] for h in heads], generator)
+        for h in heads:
+            chosen[h] = np.column_stack([chosen[h], column])
+    queries, keys = [], []
+    for form, space, first in zip(forms, spaces, chosen, strict=True):
+        rest = space - first @ (np.linalg.pinv(first) @ space)
+        X = np.column_stack([first, _orthonormal(rest, d - first.shape[1])])
+        queries.append(X)
+        keys.append((np.linalg.pinv(X) @ form).T)
+    return queries, keys
+
+
+def _widened(shape: Shape, target: Target) -> Target:
+    """The target in width d_out, with zeros. OutsideClass for wider ones, NotDefined for weights that are not float64."""
+    if is_exact(target.W_Q) or is_torch(target.W_Q):
+        raise NotDefined(f"{NAME} finds bases in floats; give the target's weights as NumPy floats")
+    b, D = shape.d_out, target.width
+    if b < D:
+        raise OutsideClass(f"{NAME} at {shape} serves targets of width at most d_out = {b}, this one has width {D}")
+    eye = np.eye(D, b)
+    weights = [eye.T @ np.asarray(part) for part in (target.W_Q, target.W_K, target.W_V)]
+    return type(target)(
+        target.shape, *weights, np.asarray(target.W_O) @ eye, target.embedding() @ eye, eye.T @ target.unembedding()
+    )
+
+
+def sharing_forms(shape: Shape, target: Target) -> Forms:
+    """X_h and Y_h, [L][H] of [D, d]: what queries and keys are of the target's stream."""
+    wide = _widened(shape, target)
+    layers = [[wide.attention_form(layer, h) for h in range(shape.heads)] for layer in range(shape.layers)]
+    readers = [shared_readers(shape, forms) for forms in layers]
+    D = target.width
+    return [[X[:D] for X in queries] for queries, _ in readers], [[Y[:D] for Y in keys] for _, keys in readers]
+
+
+def embed_sharing(shape: Shape, m: int, target: Target) -> tuple[Array, float]:
+    """E [d_in, m], and the largest condition number of an X_h: group w holds W_E M_w times the columns of X and Y of layer
+    |w| + 1, block w of length L is W_E M_w W_U."""
+    wide = _widened(shape, target)
+    places, condition = _query_columns(shape), 1.0
+    *stacks, last = prefix_stacks(wide)
+    parts = []
+    for layer, products in enumerate(stacks):
+        X, Y = shared_readers(shape, [wide.attention_form(layer, head) for head in range(shape.heads)])
+        columns = np.zeros((shape.d_out, int(places.max()) + 1))
+        for head, matrix in enumerate(X):
+            columns[:, places[head]] = matrix
+        condition = max(condition, *(float(np.linalg.cond(matrix)) for matrix in X))
+        parts.append(side_by_side(products, [np.hstack([columns, *Y])]))
+    return padded_columns([*parts, side_by_side(last, [wide.unembedding()])], m), condition
+
+
+SHARING = Construction(
+    NAME,
+    "heads share columns of their queries; d_out/2 < d <= d_out and H >= 2, all targets",
+    True,
+    Notion.ATTENTION_MATCHING,
+    sharing_dimension,
+    sharing_host,
+    Domain(
+        "d_out < 2 head_dim <= 2 d_out, two heads or more, and d_in = d_out",
+        lambda s: s.d_in == s.d_out and s.head_dim <= s.d_out < 2 * s.head_dim and s.heads > 1,
+    ),
+    embed=embed_sharing,
+    forms=sharing_forms,
+    page="docs/proofs/all-targets.md, Theorem P",
+)
