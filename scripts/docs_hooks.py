@@ -177,7 +177,7 @@ def host_table() -> str:
     def row(entry: Any) -> tuple[str, ...]:
         kind = "tied" if entry.tied else "untied"
         serves = str(entry.notion or ("shared attention" if entry.shared else "refuted as printed"))
-        serves += ", if its certificate says so" * entry.is_random
+        serves += ", if its certificate says so" * entry.is_random + f", on {entry.inputs}" * bool(entry.inputs)
         sizes = [str(entry.least_m(shape)) if entry.defined(shape) else "–" for shape in shapes]
         return (f"`{entry.name}`", entry.summary, kind, serves, entry.targets, *sizes)
 

@@ -187,7 +187,7 @@ def _gated(found: Found) -> dict[str, Any]:
     asked = {entry.shape: None for entry in found.entries if entry.question.notion is Notion.FUNCTIONAL}
     rows = [
         {
-            "shape": options.shape_document(shape),
+            "shape": shape.document(),
             "inputs": GATED_HOSTS["untied"].inputs,
             **{targets: with_gated_mlps(shape, targets) for targets in GATED_HOSTS},
         }

@@ -94,7 +94,7 @@ def _outside(vectors: np.ndarray, spans: list[np.ndarray], generator: np.random.
     near = sum((p.T @ p for p in projections), np.zeros((vectors.shape[1],) * 2))
     weights = [np.linalg.eigh(near)[1][:, 0], *generator.normal(size=(_TRIES, vectors.shape[1]))]
     units = [weight / np.linalg.norm(weight) for weight in weights]
-    distance = [min((1 - np.linalg.norm(p @ unit) for p in projections), default=1.0) for unit in units]
+    distance = [min((1 - float(np.linalg.norm(p @ unit)) for p in projections), default=1.0) for unit in units]
     return np.asarray(vectors @ units[int(np.argmax(distance))])
 
 
@@ -126,10 +126,9 @@ def _widened(shape: Shape, target: Target) -> Target:
     if b < D:
         raise OutsideClass(f"{NAME} at {shape} serves targets of width at most d_out = {b}, this one has width {D}")
     eye = np.eye(D, b)
-    weights = [eye.T @ np.asarray(part) for part in (target.W_Q, target.W_K, target.W_V)]
-    return type(target)(
-        target.shape, *weights, np.asarray(target.W_O) @ eye, target.embedding() @ eye, eye.T @ target.unembedding()
-    )
+    W_Q, W_K, W_V = (eye.T @ np.asarray(part) for part in (target.W_Q, target.W_K, target.W_V))
+    ends = target.embedding() @ eye, eye.T @ target.unembedding()
+    return type(target)(target.shape, W_Q, W_K, W_V, np.asarray(target.W_O) @ eye, *ends)
 
 
 def sharing_forms(shape: Shape, target: Target) -> Forms:

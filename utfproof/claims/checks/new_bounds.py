@@ -165,7 +165,8 @@ def single_head(run: Run) -> Iterator[Instance | Figure]:
 @check("new:frontier/attention-matching")
 def frontier_matched(run: Run) -> Iterator[Instance | Figure]:
     """The interval at each shape."""
-    yield from _open(run, Notion.ATTENTION_MATCHING, [(2, 2, 2, 2)], ((4, 2, 24, 4), (2, 4, 30, 30), (2, 2, 28, 30)))
+    anchors, sizes = [(2, 2, 2, 2)], ((4, 2, 24, 4), (2, 4, 30, 30), (2, 2, 28, 30))
+    yield from _open(run, Notion.ATTENTION_MATCHING, anchors, sizes, lambda s: s.heads == 1 or 2 * s.head_dim > s.d_in)
 
 
 @check("new:frontier/functional")
@@ -176,8 +177,12 @@ def frontier_functional(run: Run) -> Iterator[Instance | Figure]:
 
 
 def _open(
-    run: Run, notion: Notion, anchors: Iterable[tuple[int, ...]], told: Iterable[tuple[int, ...]]
+    run: Run,
+    notion: Notion,
+    anchors: Iterable[tuple[int, ...]],
+    told: Iterable[tuple[int, ...]],
+    among: Callable[[Shape], bool] = lambda shape: True,
 ) -> Iterator[Instance | Figure]:
-    for shape in run.shapes(lambda s: min(s.layers, s.d_in) > 1, anchors=anchors):
+    for shape in run.shapes(lambda s: min(s.layers, s.d_in) > 1 and among(s), anchors=anchors):
         yield open_question(shape, notion)
     yield from figures("gap", lambda shape: gap(shape, notion), told)
