@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 from utfproof.certificates.dimensions import ALL_UNTIED, logit_form_dimension
 from utfproof.claims.bounds import (
