@@ -7,10 +7,9 @@ import numpy as np
 from utfproof.certificates.format import Certificate
 from utfproof.certificates.lower_bounds import span_certificate
 from utfproof.claims import plain
-from utfproof.claims.decisions import dense, rank_modulo
+from utfproof.claims.decisions import dense
 from utfproof.constructions.random import integer_target
 from utfproof.errors import Undecided
-from utfproof.exact import rational
 from utfproof.matching import w_all
 from utfproof.shapes import Shape, column_at, matching_dimension
 from utfproof.systems import TiedTarget
@@ -64,42 +63,3 @@ def isolates(target: TiedTarget, column: int) -> tuple[bool, bool]:
     M = matching_dimension(target.shape)
     unit = [int(j == column) for j in range(M)]
     return dense(w_all(target))[0].tolist() == unit, plain.w_all(target)[0] == unit
-
-
-def output_span(shape: Shape) -> int:
-    """Rank modulo a prime of the output columns [M_w] of sampled tied targets, all rows."""
-    rows = tied_rows(shape, 2 * shape.d_in * shape.leaves)
-    return rank_modulo(rows[:, -shape.d_out * shape.leaves :])
-
-
-def output_span_by_monomials(shape: Shape) -> int:
-    """The same for all tied targets, exactly: entries of M_w expanded in the unknowns of W_V and W_O.
-
-    A vector of coefficients for each row i and monomial; the targets' rows span what these vectors span.
-    """
-    H, L, d, D = shape.heads, shape.layers, shape.head_dim, shape.d_in
-    forms = {
-        (head, i, j): [(f"v{head},{i},{k}", f"o{head},{k},{j}") for k in range(d)]
-        for head in range(H)
-        for i in range(D)
-        for j in range(D)
-    }
-    coefficients: dict[tuple[int, tuple[str, ...]], list[int]] = {}
-    width = D * H**L
-    for number, word in enumerate(plain.words(H, L)):
-        for i in range(D):
-            states: dict[int, dict[tuple[str, ...], int]] = {i: {(): 1}}
-            for head in word:
-                following: dict[int, dict[tuple[str, ...], int]] = {j: {} for j in range(D)}
-                for state, terms in states.items():
-                    for j in range(D):
-                        for monomial, count in terms.items():
-                            for pair in forms[head, state, j]:
-                                longer = tuple(sorted((*monomial, *pair)))
-                                following[j][longer] = following[j].get(longer, 0) + count
-                states = following
-            for j, terms in states.items():
-                for monomial, count in terms.items():
-                    vector = coefficients.setdefault((i, monomial), [0] * width)
-                    vector[number * D + j] += count
-    return rational.rank(np.array(list(coefficients.values()), dtype=object))

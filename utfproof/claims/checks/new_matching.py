@@ -6,9 +6,9 @@ The emulation lemma stands in `new_emulation`; hosts that meet the bound, tied t
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 from fractions import Fraction
-from typing import Any
 
 import numpy as np
 
@@ -17,12 +17,13 @@ from utfproof.certificates.lower_bounds import dimension_certificate
 from utfproof.certificates.sources import RandomDraw
 from utfproof.claims import plain
 from utfproof.claims.bounds import served
-from utfproof.claims.claim import Figure, Instance, Run, agree, check, label
+from utfproof.claims.claim import Agreed, Figure, Instance, Run, agree, check, label
 from utfproof.claims.decisions import decided, dense, exact_emulation, rank_modulo, rank_of
-from utfproof.claims.linear import flint_rank, full_rank_host, integer_host, inverted
+from utfproof.claims.linear import flint_rank, full_rank_host, integer_host
 from utfproof.constructions import build_host
 from utfproof.constructions.random import integer_target
 from utfproof.exact import gfp, rational
+from utfproof.exact.symbolic.determinant import integer_determinant
 from utfproof.matching import distance_bound, embed, isolating_target, r_all, w_all
 from utfproof.shapes import (
     Shape,
@@ -88,9 +89,8 @@ def decision_deficient(run: Run) -> Iterator[Instance | Figure]:
             column = max(range(M), key=lambda j: abs(z[j]))
             target = isolating_target(shape, column)
             unsolvable = rational.solve_left(matrix, dense(w_all(target))) is None
-            kernel = all(sum(a * b for a, b in zip(row, z, strict=True)) == 0 for row in plain.r_all(host))
-            moved = any(sum(a * b for a, b in zip(row, z, strict=True)) for row in plain.w_all(target))
-            both = agree({"FLINT": unsolvable, "plain integers": kernel and moved})
+            ours, theirs = (plain.multiply(rows, [[v] for v in z]) for rows in (plain.r_all(host), plain.w_all(target)))
+            both = agree({"FLINT": unsolvable, "plain integers": any(map(any, theirs)) and not any(map(any, ours))})
             yield Instance(shape, both.value, f"column {column}", routes=both.routes, m=host.m)
 
 
@@ -112,21 +112,14 @@ def decision_distance(run: Run) -> Iterator[Instance | Figure]:
 
 
 def _distance_to_rows(matrix: np.ndarray, column: int) -> Fraction:
-    """Squared distance of the unit vector of a column to the row space: 1 - |projection|^2, in plain fractions."""
-    basis = _row_basis(matrix)
-    gram = inverted(plain.multiply(basis, plain.transpose(basis)))
-    assert gram is not None
-    part = [row[column] for row in basis]
-    return 1 - sum(a * gram[i][j] * b for i, a in enumerate(part) for j, b in enumerate(part))
-
-
-def _row_basis(matrix: np.ndarray) -> plain.Rows:
-    """Rows of the matrix that are independent of those before them."""
+    """Squared distance of the unit vector of a column to the row space: a ratio of Gram determinants, in plain integers."""
     basis: plain.Rows = []
     for row in plain.rows(matrix):
         if plain.rank([*basis, row]) > len(basis):
             basis.append(row)
-    return basis
+    unit = [int(j == column) for j in range(matrix.shape[1])]
+    wide, gram = (plain.multiply(rows, plain.transpose(rows)) for rows in ([*basis, unit], basis))
+    return Fraction(integer_determinant(wide), integer_determinant(gram))
 
 
 def _kernel_part(matrix: np.ndarray, column: int) -> Fraction:
@@ -203,38 +196,24 @@ def implications(run: Run) -> Iterator[Instance | Figure]:
             )
 
 
-def _equal_logits(host: Universal, target: Target) -> Any:
+def _equal_logits(host: Universal, target: Target) -> Agreed:
     """Whether all logit forms agree: on blocks of E R_all and W_all, and formed word by word in plain integers."""
-    shape = host.shape
-    E = dense(embed(host, target).E)
+    shape, E = host.shape, dense(embed(host, target).E)
+    d, S, own, slow, start = shape.head_dim, shape.word_count, True, True, 0
     left, right = E @ dense(r_all(host)), dense(w_all(target))
-    d, S = shape.head_dim, shape.word_count
-    own, start = True, 0
-    for length in range(1, shape.layers + 1):
-        words = shape.heads**length
+    for layer in range(shape.layers):
+        prefixes = list(plain.words(shape.heads, layer))
         for head in range(shape.heads):
-            chosen = [start + number for number in range(head, words, shape.heads)]
-            for i in chosen:
-                for j in chosen:
-                    q, k = slice(i * d, (i + 1) * d), slice((S + j) * d, (S + j + 1) * d)
-                    own &= bool((left[:, q] @ left[:, k].T == right[:, q] @ right[:, k].T).all())
-        start += words
-    slow = True
-    for length in range(1, shape.layers + 1):
-        prefixes = list(plain.words(shape.heads, length - 1))
-        for head in range(shape.heads):
-            maps, parts = host.maps(length - 1, head), target.parameters(length - 1, head)
-            form = plain.multiply(plain.rows(parts[0]), plain.transpose(plain.rows(parts[1])))
-            for w in prefixes:
-                for v in prefixes:
-                    ours = [
-                        plain.product([E, plain.routed(host, word), reader])
-                        for word, reader in ((w, maps.query), (v, maps.key))
-                    ]
-                    theirs = plain.multiply(
-                        plain.multiply(plain.form(target, w), form), plain.transpose(plain.form(target, v))
-                    )
-                    slow &= plain.multiply(ours[0], plain.transpose(ours[1])) == theirs
+            readers = [start + number * shape.heads + head for number in range(len(prefixes))]
+            maps, parts = host.maps(layer, head), target.parameters(layer, head)
+            for (i, w), (j, v) in itertools.product(zip(readers, prefixes, strict=True), repeat=2):
+                q, k = slice(i * d, (i + 1) * d), slice((S + j) * d, (S + j + 1) * d)
+                own &= bool((left[:, q] @ left[:, k].T == right[:, q] @ right[:, k].T).all())
+                query, key = (plain.product([E, plain.routed(host, x), m]) for x, m in ((w, maps.query), (v, maps.key)))
+                wanted = [plain.product([plain.form(target, x), m]) for x, m in ((w, parts[0]), (v, parts[1]))]
+                theirs = plain.multiply(wanted[0], plain.transpose(wanted[1]))
+                slow &= plain.multiply(query, plain.transpose(key)) == theirs
+        start += len(prefixes) * shape.heads
     return agree({"blocks of R_all": own, "plain integers": slow})
 
 

@@ -9,17 +9,12 @@ from typing import Any
 import numpy as np
 
 from utfproof.certificates.lower_bounds import dimension_certificate, span_dimension
+from utfproof.certificates.sources import assemble
 from utfproof.claims import plain
 from utfproof.claims.claim import Figure, Instance, Run, agree, check, label
 from utfproof.claims.decisions import decided, dense, matched, rank_of
 from utfproof.claims.hosts import parameters
-from utfproof.claims.tied_targets import (
-    isolates,
-    output_span,
-    output_span_by_monomials,
-    tied_isolating_target,
-    tied_span_refutes,
-)
+from utfproof.claims.tied_targets import isolates, tied_isolating_target, tied_span_refutes
 from utfproof.constructions import build_host
 from utfproof.constructions.commuting import commuting_dimension
 from utfproof.constructions.random import integer_target
@@ -58,47 +53,27 @@ def padding(run: Run) -> Iterator[Instance | Figure]:
 
 @check("new:repaired-hosts/nonzeros")
 def nonzeros(run: Run) -> Iterator[Instance | Figure]:
-    """Ones of every parameter matrix."""
+    """Ones of every parameter matrix: by the index maps, and by looking at each entry."""
     for shape in run.shapes(anchors=SMALLEST, largest=60):
         for name in REPAIRED:
             host = build_host(name, shape)
-            ones = {"index maps": _most_ones(host), "dense": _most_ones_dense(host)}
-            both = agree(ones)
-            holds = both.value["any"] <= host.m and both.value["binary"]
-            if name == "tied":
-                holds &= (both.value["readers"], both.value["U"]) == (shape.head_dim, shape.d_in)
-            yield Instance(
-                f"{name} at {label(shape)}", holds, f"at most {both.value['any']} of m = {host.m}", routes=both.routes
+            matrices = [plain.rows(matrix) for _, matrix in parameters(host)]
+            ones = agree(
+                {
+                    "index maps": [matrix.nonzeros for _, matrix in parameters(host)],
+                    "dense": [sum(row.count(1) for row in rows) for rows in matrices],
+                }
             )
-    yield Figure(
-        "most ones in a matrix of tied at (2,4,30,30)", _most_ones(build_host("tied", Shape(2, 4, 30, 30)))["any"]
-    )
-
-
-_KINDS = {"R_Q": "readers", "R_K": "readers", "R_V": "values", "U": "U"}
-
-
-def _most_ones(host: Universal) -> dict[str, Any]:
-    """The largest number of ones by kind of matrix; whether no place occurs twice."""
-    found: dict[str, Any] = {"binary": True}
-    for name, matrix in parameters(host):
-        kind = _KINDS[name.partition("[")[0]]
-        rows, columns = matrix.coordinates()
-        found[kind] = max(found.get(kind, 0), matrix.nonzeros)
-        found["binary"] &= len({*zip(rows.tolist(), columns.tolist(), strict=True)}) == matrix.nonzeros
-    found["any"] = max(found["readers"], found["values"], found["U"])
-    return found
-
-
-def _most_ones_dense(host: Universal) -> dict[str, Any]:
-    found: dict[str, Any] = {"binary": True}
-    for name, matrix in parameters(host):
-        kind = _KINDS[name.partition("[")[0]]
-        entries = [v for row in plain.rows(matrix) for v in row]
-        found[kind] = max(found.get(kind, 0), sum(map(bool, entries)))
-        found["binary"] &= set(entries) <= {0, 1}
-    found["any"] = max(found["readers"], found["values"], found["U"])
-    return found
+            binary = all(set(row) <= {0, 1} for rows in matrices for row in rows)
+            holds = binary and max(ones.value) <= host.m
+            if name == "tied":
+                known = {"R_Q": shape.head_dim, "R_K": shape.head_dim, "U": shape.d_in}
+                names = [found.partition("[")[0] for found, _ in parameters(host)]
+                holds &= all(known.get(kind, count) == count for kind, count in zip(names, ones.value, strict=True))
+            detail = f"at most {max(ones.value)} of m = {host.m}"
+            yield Instance(f"{name} at {label(shape)}", holds, detail, routes=ones.routes)
+    most = max(matrix.nonzeros for _, matrix in parameters(build_host("tied", Shape(2, 4, 30, 30))))
+    yield Figure("most ones in a matrix of tied at (2,4,30,30)", most)
 
 
 @check("new:repaired-hosts/closed-form")
@@ -210,17 +185,6 @@ def _scalar_monomials(shape: Shape) -> int:
     return len(columns)
 
 
-@check("new:tied-targets/outputs")
-def tied_outputs(run: Run) -> Iterator[Instance | Figure]:
-    """The span by samples modulo a prime, and by the coefficients of generic entries."""
-    for d in (2, 1):
-        shape = Shape(2, 4, d, 2)
-        span = agree({"samples modulo a prime": output_span(shape), "monomials": output_span_by_monomials(shape)})
-        whole = shape.d_in * shape.leaves
-        yield Instance(shape, (span.value == whole) is (d == 2), f"{span.value} of {whole}", routes=span.routes)
-        yield Figure(f"d = {d}", span.value)
-
-
 # --- who is not covered --------------------------------------------------------------------------------------------
 
 
@@ -240,76 +204,47 @@ def factored_values(run: Run) -> Iterator[Instance | Figure]:
     for shape in run.shapes(anchors=[(2, 1, 1, 2), (2, 2, 1, 2)], largest=16):
         M = matching_dimension(shape)
         for inner in (1, 2):
-            rank = rank_of(_integers(_factored(shape, M, inner)))
-            bound = min(M, _factored_bound(shape, inner))
-            yield Instance(
-                f"d_v = {inner} at {label(shape)}",
-                rank.value == bound,
-                f"rank {rank.value}, bound {bound}",
-                routes=rank.routes,
-            )
+            rank, bound = rank_of(_factored(shape, M, inner)), min(M, _factored_bound(shape, inner))
+            at, detail = f"d_v = {inner} at {label(shape)}", f"rank {rank.value}, bound {bound}"
+            yield Instance(at, rank.value == bound, detail, routes=rank.routes)
     anchor = Shape(2, 2, 2, 3)
+    least = next(v for v in range(1, 99) if _factored_bound(anchor, v) >= matching_dimension(anchor))
     yield Figure("bound at (2,2,2,3), d_v = 2", _factored_bound(anchor, 2))
-    yield Figure(
-        "least d_v at (2,2,2,3)",
-        next(v for v in range(1, 99) if _factored_bound(anchor, v) >= matching_dimension(anchor)),
-    )
+    yield Figure("least d_v at (2,2,2,3)", least)
 
 
 def _factored_bound(shape: Shape, inner: int) -> int:
     return 2 * shape.head_dim * shape.heads + shape.heads * inner
 
 
-def _factored(shape: Shape, m: int, inner: int) -> Universal:
-    """A host of float32 weights with factored values, as exact rationals."""
+def _factored(shape: Shape, m: int, inner: int, *, rounded: bool = False) -> Universal:
+    """A host of float32 weights with factored values, or with their rounded product, as exact numbers: all times 2^160, so that
+    columns of R_all are scaled by powers of two."""
 
-    def grid(tensor: str, rows: int, columns: int) -> list[list[np.ndarray]]:
-        return [
-            [_float32(tensor, rows, columns, layer, head) for head in range(shape.heads)]
-            for layer in range(shape.layers)
-        ]
+    def drawn(tensor: str, rows: int, columns: int, layer: int, head: int) -> np.ndarray:
+        return weight_matrix(9, tensor, rows, columns, dtype="float32", layer=layer, head=head)
 
-    d = shape.head_dim
-    readers = grid("R_Q", m, d), grid("R_K", m, d)
-    return Universal(
-        shape, m, *readers, grid("W_V", m, inner), _float32("U", m, shape.d_out, 0, 0), R_Vo=grid("W_O", inner, m)
-    )
+    def draw(tensor: str, columns: int, layer: int, head: int) -> np.ndarray:
+        found = drawn(tensor, inner if tensor == "W_O" else m, columns, layer, head)
+        if tensor == "R_V":
+            found = drawn("W_V", m, inner, layer, head) @ drawn("W_O", inner, m, layer, head)
+        return np.array([int(float(v) * 2.0**160) for v in found.reshape(-1)], dtype=object).reshape(found.shape)
 
+    def factors(tensor: str, columns: int, layer: int, head: int) -> np.ndarray:
+        return draw(tensor, inner if tensor == "W_V" else columns, layer, head)
 
-def _float32(tensor: str, rows: int, columns: int, layer: int, head: int) -> np.ndarray:
-    return weight_matrix(9, tensor, rows, columns, dtype="float32", layer=layer, head=head)
+    return assemble(shape, m, False, *((draw,) if rounded else (factors, ("W_V", "W_O"))))
 
 
 @check("new:not-covered/rounded-product")
-def rounded_product(run: Run) -> Iterator[Instance | Figure]:
+def rounded_product(_: Run) -> Iterator[Instance | Figure]:
     """Exact ranks with the factors and with their rounded product."""
     shape = Shape(2, 2, 2, 3)
     M = matching_dimension(shape)
-    factors = _factored(shape, M, 2)
-    products = [
-        [(v @ o).astype(np.float32) for v, o in zip(vs, os, strict=True)]
-        for vs, os in zip(factors.R_V, factors.R_Vo, strict=True)
-    ]
-    rounded = Universal(shape, M, factors.R_Q, factors.R_K, products, factors.U)
-    exact, full = rank_of(_integers(factors)), rank_of(_integers(rounded))
-    yield Instance(
-        "exact factors", exact.value == _factored_bound(shape, 2) < M, f"rank {exact.value} of {M}", routes=exact.routes
-    )
+    exact, full = (rank_of(_factored(shape, M, 2, rounded=rounded)) for rounded in (False, True))
+    holds = exact.value == _factored_bound(shape, 2) < M
+    yield Instance("exact factors", holds, f"rank {exact.value} of {M}", routes=exact.routes)
     yield Instance("rounded product", full.value == M, f"rank {full.value} of {M}", routes=full.routes)
     yield Figure("rank with exact factors", exact.value)
     yield Figure("rank with the rounded product", full.value)
     yield Figure("M", M)
-
-
-def _integers(host: Universal) -> Universal:
-    """The host with every tensor scaled to integers: each column of R_all is scaled by a power of two."""
-
-    def scaled(grid: Any) -> Any:
-        if isinstance(grid, list):
-            return [scaled(part) for part in grid]
-        return np.array([int(float(v) * 2.0**160) for v in grid.reshape(-1)], dtype=object).reshape(grid.shape)
-
-    inner = None if host.R_Vo is None else scaled(host.R_Vo)
-    return Universal(
-        host.shape, host.m, scaled(host.R_Q), scaled(host.R_K), scaled(host.R_V), scaled(host.U), R_Vo=inner
-    )
