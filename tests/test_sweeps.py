@@ -498,16 +498,6 @@ def test_an_interrupt_says_how_far_it_came(tmp_path):
     assert run_sweep(sweep, tmp_path).before > 0
 
 
-def test_a_large_sweep_is_planned_while_it_runs(tmp_path, monkeypatch):
-    monkeypatch.setattr(spec, "CHECKED", 10)
-    sweep = sweep_of(certify_group(seed="0..39"), certify_group(seed="20..44"))
-    assert sweep.is_large
-    summary = run_sweep(sweep, tmp_path)
-    assert (summary.total, summary.finished) == (45, 45)
-    with pytest.raises(MalformedInput, match="m must be"):
-        sweep_of(certify_group(seed="0..39", m=[36, 0]))
-
-
 # --- the command line ----------------------------------------------------------------------------------------------
 
 

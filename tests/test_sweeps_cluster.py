@@ -252,7 +252,6 @@ def test_an_address_of_another_form_is_refused_at_once(cli, tmp_path, address):
 @pytest.mark.parametrize("speaks", [b"", b"SSH-2.0-OpenSSH\r\n", None])
 def test_a_port_without_a_scheduler_is_refused_soon(cli, tmp_path, monkeypatch, speaks):
     """A silent server, another protocol, and no server at all."""
-    monkeypatch.setattr(cluster, "SPEAK_SECONDS", 0.5)
     monkeypatch.setattr(cluster, "CONNECT_SECONDS", 1.0)
     (tmp_path / "s.toml").write_text(spec_text(1))
     with socket.create_server(("127.0.0.1", 0)) as server:

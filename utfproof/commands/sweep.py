@@ -58,18 +58,18 @@ def sweep(
     folder = output or Path(asked.name)
     document: dict[str, Any] = {
         "sweep": asked.name,
-        "repeated": None if asked.is_large else asked.repeated,
+        "repeated": asked.repeated,
         "folder": str(folder),
     }
     title = f"sweep {asked.name}"
     if dry_run:
-        return Outcome({**document, "jobs": _count(asked)}, title, _asked(asked))
+        return Outcome({**document, "jobs": len(asked.jobs)}, title, _asked(asked))
     require_dask()
     if not folder.absolute().parent.is_dir():
         raise MalformedInput(f"{folder.absolute().parent} is not a folder; make it first")
     if max_memory is None and scheduler is None:  # a worker's share
-        max_memory = default_limit() // min(place.workers, max(_count(asked), 1))
-    with stage(title, _count(asked), unit="jobs") as doing:
+        max_memory = default_limit() // min(place.workers, max(len(asked.jobs), 1))
+    with stage(title, len(asked.jobs), unit="jobs") as doing:
         summary = run_sweep(
             asked,
             folder,
@@ -88,14 +88,7 @@ def _note(text: str) -> None:
     print(f"note: {plain(text)}", file=sys.stderr, flush=True)
 
 
-def _count(asked: Any) -> int:
-    """Jobs, or of a large sweep combinations: what of them repeats others is seen when it is planned."""
-    return asked.size if asked.is_large else len(asked.jobs)
-
-
 def _asked(asked: Any) -> dict[str, str]:
-    if asked.is_large:
-        return {"jobs": f"up to {asked.size}, planned while others run"}
     repeated = f", and {asked.repeated} that repeat one of them" if asked.repeated else ""
     return {"jobs": f"{len(asked.jobs)}{repeated}"}
 

@@ -7,13 +7,12 @@ from __future__ import annotations
 
 import logging
 import queue
-import socket
 import threading
 import time
 import uuid
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import ExitStack, closing, contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -24,8 +23,8 @@ from utfproof.sweeps.jobs import Answer, SweepTask, code_digest, one_line, other
 
 MAX_DEATHS = 3
 """Workers that a job may take down before it is given up."""
-CONNECT_SECONDS, SPEAK_SECONDS = 20.0, 5.0
-"""For a scheduler to accept a client, and to send its first bytes."""
+CONNECT_SECONDS = 20.0
+"""For a scheduler to accept a client."""
 WORKER_SECONDS, NOTE_SECONDS = 120.0, 10.0
 """How long a run waits while there is no worker, and how often it prints that."""
 
@@ -133,19 +132,9 @@ class DaskWorkers:
                 client.close(timeout=5)
 
     def _connect(self, host: str, port: int) -> Any:
-        """A client of the scheduler. A Dask scheduler speaks first: an HTTP server, say, waits for ever."""
+        """A client of the scheduler. In a thread, since Dask waits for ever for a server of another protocol."""
         from distributed import Client
 
-        problem = "it does not speak Dask's protocol; is this the port of its dashboard?"
-        try:
-            with closing(socket.create_connection((host, port), CONNECT_SECONDS)) as stream:
-                stream.settimeout(SPEAK_SECONDS)
-                if not stream.recv(1):
-                    raise MalformedInput(f"no Dask scheduler answers at {self.place}: {problem}")
-        except TimeoutError as error:
-            raise MalformedInput(f"no Dask scheduler answers at {self.place}: {problem}") from error
-        except (OSError, ValueError) as error:
-            raise MalformedInput(f"no Dask scheduler answers at {self.place}: {one_line(str(error))}") from error
         found: queue.SimpleQueue[Any] = queue.SimpleQueue()
 
         def connect() -> None:
@@ -156,11 +145,12 @@ class DaskWorkers:
 
         threading.Thread(target=connect, daemon=True).start()
         try:
-            client = found.get(timeout=CONNECT_SECONDS + SPEAK_SECONDS)
+            client = found.get(timeout=CONNECT_SECONDS)
         except queue.Empty:
             client = TimeoutError(f"no answer within {CONNECT_SECONDS:g} s")
         if isinstance(client, Exception):
-            raise MalformedInput(f"no Dask scheduler answers at {self.place}: {one_line(str(client))}") from client
+            problem = f"{one_line(str(client))}; is this the scheduler's port, or that of its dashboard?"
+            raise MalformedInput(f"no Dask scheduler answers at {self.place}: {problem}") from client
         return client
 
 

@@ -81,12 +81,12 @@ def run_sweep(
     ended or have a result. Raises MalformedInput for a folder that cannot serve, Stopped on Ctrl-C, WorkersLost (exit code 4)
     when a cluster is gone. workers: has `run`, as `DaskWorkers`.
     """
-    summary, store, pace = Summary(sweep.size), Store(folder), _Pace()
+    summary, store, pace = Summary(len(sweep.jobs)), Store(folder), _Pace()
     out: dict[str, tuple[int, SweepJob]] = {}
     code = code_digest()
 
     def missing() -> Iterator[list[SweepTask]]:
-        planned = sweep.planned()
+        planned = iter(sweep.jobs)
         while chunk := list(itertools.islice(planned, pace.jobs)):
             tasks = []
             for job in chunk:
@@ -101,10 +101,9 @@ def run_sweep(
             progress(len(chunk) - len(tasks))
             if tasks:
                 yield tasks
-        summary.total = store.position - store.first
 
     try:
-        with store.opened(sweep.name, code, jobs=sweep.size, reuse=reuse):
+        with store.opened(sweep.name, code, jobs=len(sweep.jobs), reuse=reuse):
             batches = missing()
             first = next(batches, None)
             if first is not None:

@@ -22,9 +22,7 @@ from utfproof.paper.tables import PAPER_TABLE_SHAPES
 from utfproof.shapes import span
 from utfproof.sweeps.jobs import REQUIRED, Find, Key, SweepJob
 
-MAX_JOBS = 2_000_000
-CHECKED = 10_000
-"""Up to so many jobs are all prepared before anything runs; of more, every value of every key is."""
+MAX_JOBS = 200_000
 LARGEST = 2**64 - 1
 DIMENSIONS = ("heads", "layers", "head_dim", "d_in", "d_out")
 """Keys that the key `shape` stands for."""
@@ -40,34 +38,19 @@ class Sweep:
     grids: tuple[Grid, ...]
     folder: Path
 
-    @property
-    def size(self) -> int:
-        """Combinations of all grids. A job may be asked for twice, and a pattern of weights or claims is more than one."""
-        return sum(grid.size for grid in self.grids)
-
-    @property
-    def is_large(self) -> bool:
-        """Whether jobs are prepared while others run."""
-        return self.size > CHECKED
-
     @cached_property
     def jobs(self) -> tuple[SweepJob, ...]:
         """All of them, each once."""
-        return tuple(self.planned())
+        return tuple({job.key: job for job in self._asked}.values())
 
     @cached_property
+    def _asked(self) -> list[SweepJob]:
+        return [job for grid in self.grids for job in grid.jobs(self.folder)]
+
+    @property
     def repeated(self) -> int:
         """How many jobs ask for the same as an earlier one."""
-        return sum(1 for grid in self.grids for _ in grid.jobs(self.folder)) - len(self.jobs)
-
-    def planned(self) -> Iterator[SweepJob]:
-        """The jobs one after another, each once."""
-        seen: set[bytes] = set()
-        for job in itertools.chain.from_iterable(grid.jobs(self.folder) for grid in self.grids):
-            key = bytes.fromhex(job.key)
-            if key not in seen:
-                seen.add(key)
-                yield job
+        return len(self._asked) - len(self.jobs)
 
 
 def read_spec(path: Path | str, find: Find) -> Sweep:
@@ -93,14 +76,11 @@ def parse_spec(document: Mapping[str, Any], folder: Path, find: Find, source: st
     if not isinstance(groups, list) or not groups or not all(isinstance(group, Mapping) for group in groups):
         raise MalformedInput(f"{source}: no jobs; write at least one table [[jobs]] with a command")
     grids = [Grid(group, f"{source}: [[jobs]] number {i}", find) for i, group in enumerate(groups, start=1)]
+    size = sum(grid.size for grid in grids)
+    if size > MAX_JOBS:
+        raise ResourceLimit(f"{source} asks for {size} jobs, more than {MAX_JOBS}; split it")
     sweep = Sweep(name, tuple(grids), folder)
-    if sweep.size > MAX_JOBS:
-        raise ResourceLimit(f"{source} asks for {sweep.size} jobs, more than {MAX_JOBS}; split it")
-    if sweep.is_large:
-        for grid in grids:
-            grid.check(folder)
-    else:
-        _ = sweep.jobs
+    _ = sweep.jobs
     return sweep
 
 
@@ -119,17 +99,17 @@ class Grid:
         self.keys = dict(self.command.keys)
         shaped = {*DIMENSIONS} <= self.keys.keys()
         _known(table, ("command", *self.keys, *(["shape"] if shaped else [])), self.place)
-        self.axes: dict[str, list[Values]] = {}
+        self.axes: dict[str, Values] = {}
         for name, given in table.items():
             if name == "shape":
-                self.axes[name] = [self._shapes(table, given)]
+                self.axes[name] = self._shapes(table, given)
             elif name != "command":
                 self.axes[name] = self._axis(name, given)
         covered = {*table, *(DIMENSIONS if "shape" in table else ())}
         missing = [name for name, key in self.keys.items() if key.default is REQUIRED and name not in covered]
         if missing:
             raise MalformedInput(f"{self.place}: {', '.join(missing)} missing")
-        self.size = math.prod(sum(map(_length, axis)) for axis in self.axes.values())
+        self.size = math.prod(map(len, self.axes.values()))
 
     def _shapes(self, table: Mapping[str, Any], given: Any) -> Values:
         place = f"{self.place}: shape"
@@ -147,36 +127,21 @@ class Grid:
             shapes.append(dict(zip(DIMENSIONS, [*numbers, None][:5], strict=False)))
         return shapes
 
-    def _axis(self, name: str, given: Any) -> list[Values]:
-        """The values of one key, in pieces, of which some are long ranges."""
+    def _axis(self, name: str, given: Any) -> Values:
+        """The values of one key."""
         place = f"{self.place}: {name}"
-        values = given if isinstance(given, list) else [given]
-        if not values:
+        ranges = [_values(place, self.keys[name], value) for value in (given if isinstance(given, list) else [given])]
+        if not ranges:
             raise MalformedInput(f"{place} is an empty list")
-        pieces: list[Values] = []
-        for value in values:
-            found = _values(place, self.keys[name], value)
-            pieces.append(_Range(name, found) if isinstance(found, range) else [{name: found[0]}])
-        if sum(map(_length, pieces)) > MAX_JOBS:
+        if sum(found[-1] - found[0] + 1 if isinstance(found, range) else 1 for found in ranges) > MAX_JOBS:
             raise ResourceLimit(f"{place} has more than {MAX_JOBS} values; split it")
-        return pieces
-
-    def check(self, folder: Path) -> None:
-        """Prepare one job for every value of every key, of ranges for both ends. MalformedInput where that fails."""
-        axes = [[v for piece in axis for v in (piece[0], piece[-1])] for axis in self.axes.values()]
-        first = [axis[0] for axis in axes]
-        for n, axis in enumerate(axes):
-            for _ in self._prepared(folder, ([*first[:n], value, *first[n + 1 :]] for value in axis)):
-                pass
+        return [{name: value} for found in ranges for value in found]
 
     def jobs(self, folder: Path) -> Iterator[SweepJob]:
         """Every combination, prepared by its command."""
-        return self._prepared(folder, _product(list(self.axes.values())))
-
-    def _prepared(self, folder: Path, combinations: Iterable[Sequence[Mapping[str, Any]]]) -> Iterator[SweepJob]:
         defaults = {name: None if key.default is REQUIRED else key.default for name, key in self.keys.items()}
         versions = self.command.versions
-        for combination in combinations:
+        for combination in itertools.product(*self.axes.values()):
             given = dict(defaults)
             for part in combination:
                 given.update(part)
@@ -186,33 +151,6 @@ class Grid:
                     yield SweepJob(self.command.name, kept, versions, files)
             except UtfproofError as error:
                 raise type(error)(f"{self.place}: {error}") from error
-
-
-class _Range(Sequence[Mapping[str, Any]]):
-    """A long range of integers as values of one key."""
-
-    def __init__(self, name: str, numbers: range) -> None:
-        self.name, self.numbers = name, numbers
-
-    def __len__(self) -> int:
-        return self.numbers.stop - self.numbers.start
-
-    def __getitem__(self, index: Any) -> Any:
-        return {self.name: self.numbers[index]}
-
-
-def _length(values: Values) -> int:
-    return values.numbers.stop - values.numbers.start if isinstance(values, _Range) else len(values)
-
-
-def _product(axes: list[list[Values]]) -> Iterator[tuple[Mapping[str, Any], ...]]:
-    """One value of each, the last varying fastest; unlike itertools.product, a long range is never held."""
-    if not axes:
-        yield ()
-        return
-    for value in itertools.chain.from_iterable(axes[0]):
-        for rest in _product(axes[1:]):
-            yield (value, *rest)
 
 
 def _known(table: Mapping[str, Any], known: Iterable[str], place: str) -> None:
