@@ -17,7 +17,7 @@ from test_tasks import stack_balanced, written  # noqa: E402
 from utfproof.training import presets as presets_module  # noqa: E402
 from utfproof.training.presets import PAPER_HOSTS, PRESETS, SETTINGS, VARIANTS, preset, scaling_presets  # noqa: E402
 from utfproof.training.step import Trainer  # noqa: E402
-from utfproof.training.task import Baseline, Batch, Kind, Setting, seeded  # noqa: E402
+from utfproof.training.task import Baseline, Batch, Kind, seeded  # noqa: E402
 from utfproof.training.tasks import TASKS, kind_of, task_named  # noqa: E402
 from utfproof.training.tasks.khop import REACHED, RULES  # noqa: E402
 from utfproof.training.tasks.parentheses import RULES as PARENTHESES  # noqa: E402
@@ -170,7 +170,7 @@ class Before:
 
 
 BEFORE = Kind("before", Before, lambda length: [Baseline("chance", "a guess", 1 / 7)],
-              setting=Setting(2, 1, 3, steps=4, batch=5, learning_rate=1e-3, warmup=1))  # fmt: skip
+              setting={"heads": 2, "layers": 1, "head_dim": 3, "steps": 4, "batch": 5, "learning_rate": 1e-3, "warmup": 1})  # fmt: skip
 
 
 @pytest.mark.parametrize("setting", SETTINGS)
@@ -179,7 +179,6 @@ def test_a_task_stands_alone(monkeypatch, setting):
     with pytest.raises(MalformedInput, match=r"task 'before' is unknown; choose parentheses, 1-hop, ... 16-hop$"):
         task_named("before")
     monkeypatch.setitem(TASKS, "before", BEFORE)
-    monkeypatch.setitem(presets_module._CHOICES, "task", tuple(TASKS))
     cells = presets_module._cells(setting)
     assert [name for name in cells if "before/random" in name] == [f"before/random/{variant}" for variant in VARIANTS]
     cell = cells["before/random/attention"]

@@ -174,7 +174,8 @@ def test_a_batch_of_a_single_sequence(size):
     for name in ("parentheses", "2-hop"):
         for seed in range(20):
             batch = task_named(name).batch(size, seeded(seed, "single", 0))
-            assert batch.inputs.shape == batch.targets.shape == (size, task_named(name).context)
+            assert batch.inputs.shape == (size, task_named(name).context)
+            assert batch.targets.shape == (size, 1 if name == "parentheses" else 99)
     for seed in range(40):  # the law's own check: every string that is said to be balanced is
         drawn = parentheses.balanced_strings(torch.tensor([7]), 30, seeded(seed, "single", 1))[0, :14]
         depth = torch.where(drawn == parentheses.OPEN, 1, -1).cumsum(0)
@@ -243,8 +244,8 @@ def test_trailing_ones():
         assert parentheses.trailing_ones(torch.tensor(numbers, dtype=dtype)).tolist() == wanted
 
 
-def check_parentheses(batch, loss="answer") -> None:
-    """The layout, sequence by sequence."""
+def check_parentheses(batch) -> None:
+    """The layout with loss "sequence", sequence by sequence."""
     for inputs, targets, mask, scored, answers in zip(
         *(t.tolist() for t in (batch.inputs, batch.targets, batch.loss_mask, batch.scored, batch.scored_answers)),
         strict=True,
@@ -259,29 +260,33 @@ def check_parentheses(batch, loss="answer") -> None:
         assert sequence[ask + 2 :] == [0] * (61 - ask)
         place = [i == ask for i in range(62)]
         assert scored == answers == place
-        assert mask == (place if loss == "answer" else [True] * 62)
+        assert all(mask)
 
 
-@pytest.mark.parametrize("loss", ["answer", "sequence"])
-def test_parentheses_layout(loss):
-    task = task_named("parentheses", loss=loss)
-    assert (task.name, task.vocabulary, task.context) == ("parentheses", 4, 62)
-    check_parentheses(task.batch(2000, seeded(0, "train", 5)), loss)
+def test_parentheses_layout():
+    whole, asked = (task_named("parentheses", loss=loss) for loss in ("sequence", "answer"))
+    assert (asked.name, asked.vocabulary, asked.context) == ("parentheses", 4, 62)
+    all_places, answers = (task.batch(2000, seeded(0, "train", 5)) for task in (whole, asked))
+    check_parentheses(all_places)
+    assert answers.look.flatten().tolist() == [row.index(3) for row in answers.inputs.tolist()]
+    assert torch.equal(answers.inputs, all_places.inputs)
+    assert torch.equal(answers.targets, all_places.targets.gather(1, answers.look))
+    assert all(mask.shape == (2000, 1) and mask.all() for mask in (answers.loss_mask, answers.scored))
 
 
 @pytest.mark.parametrize(
     "fault",
     [
         lambda b: replace(b, scored=b.scored.roll(1, 1)),
-        lambda b: replace(b, loss_mask=b.loss_mask.roll(-1, 1)),
+        lambda b: replace(b, loss_mask=b.loss_mask & ~b.scored),
         lambda b: replace(b, targets=b.inputs),
         lambda b: replace(b, targets=torch.where(b.scored, 3 - b.targets, b.targets)),
         lambda b: replace(b, inputs=torch.where(b.inputs == 3, 0, b.inputs)),
     ],
-    ids=["scored one late", "loss one early", "targets not shifted", "answers exchanged", "no question"],
+    ids=["scored one late", "no loss at the answer", "targets not shifted", "answers exchanged", "no question"],
 )
 def test_parentheses_faults_are_seen(fault):
-    batch = task_named("parentheses").batch(50, seeded(0, "train", 5))
+    batch = task_named("parentheses", loss="sequence").batch(50, seeded(0, "train", 5))
     with pytest.raises((AssertionError, ValueError, KeyError)):
         check_parentheses(fault(batch))
 

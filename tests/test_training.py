@@ -434,8 +434,8 @@ def test_tf32_only_where_asked(monkeypatch, dtype):
     flags, seen = torch.backends.cuda.matmul, []
     held = Trainer(small("2-hop/random/attention", length=8), 0)
     held.dtype = dtype
-    look = held.look
-    monkeypatch.setattr(held, "look", lambda *batch: (seen.append(flags.allow_tf32), look(*batch))[1])
+    outcomes = held.outcomes
+    monkeypatch.setattr(held, "outcomes", lambda batch: (seen.append(flags.allow_tf32), outcomes(batch))[1])
     with whole_products(tf32=dtype != "tf32"):
         held.step()
         held.evaluate(3)

@@ -12,11 +12,11 @@ torch = pytest.importorskip("torch")
 from utfproof.attention import SoftmaxAttention  # noqa: E402
 from utfproof.errors import MalformedInput  # noqa: E402
 from utfproof.ground.selection import Partition, SelectionMatrix  # noqa: E402
-from utfproof.training import model as models  # noqa: E402
-from utfproof.training import paths, wide  # noqa: E402
-from utfproof.training.model import copied_runs, dense, target_of  # noqa: E402
+from utfproof.training import maps, paths, wide  # noqa: E402
+from utfproof.training.maps import Copies, dense, runs_of, times  # noqa: E402
+from utfproof.training.model import target_of  # noqa: E402
 from utfproof.training.presets import HOSTS, VARIANTS, preset  # noqa: E402
-from utfproof.training.step import Trainer, engine_name, looked_at  # noqa: E402
+from utfproof.training.step import Trainer, engine_name  # noqa: E402
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 WITHIN = 1e-12
@@ -59,6 +59,16 @@ def own(held):
     return values
 
 
+def everywhere(batch):
+    """Inputs, targets and the loss's mask at every position [B, n]."""
+    inputs, targets, mask = (x.numpy() for x in (batch.inputs, batch.targets, batch.loss_mask))
+    if batch.look is None:
+        return inputs, targets, mask
+    whole, asked, rows = np.zeros_like(inputs), np.zeros(inputs.shape, bool), np.arange(len(inputs))[:, None]
+    whole[rows, batch.look.numpy()], asked[rows, batch.look.numpy()] = targets, mask
+    return inputs, whole, asked
+
+
 def apart(point, engine, steps=3, by=None):
     """The largest difference between the engine and the steps written out: losses and gradients relative to their size;
     parameters relative to one, less what AdamW makes of the gradients' rounding. by: the preset of the steps written out."""
@@ -67,7 +77,7 @@ def apart(point, engine, steps=3, by=None):
     rounding, allowed = (dict.fromkeys(held.model.trained, 0.0) for _ in range(2))
     for step in range(steps):
         batch, rate = held.batch(step), optimiser.rate()
-        arrays = (x.numpy() for x in (batch.inputs, batch.targets, batch.loss_mask))
+        arrays = everywhere(batch)
         loss, gradients = own_steps.loss_and_gradients(by or point, values, *arrays)
         gradients = own_steps.clipped(by or point, {name: gradients[name] for name in held.model.trained})
         optimiser.step(values, gradients)
@@ -114,19 +124,19 @@ def test_another_setting_is_seen(variant, changes):
 def test_a_fault_in_the_engine_is_seen(monkeypatch, fault):
     name, setting = "3-hop/sparse/residual-norm", "paper"
     if fault == "a swapped head":
-        name, setting, move = "3-hop/random/attention", "theory", models.FrozenMaps.move
-        monkeypatch.setattr(models.FrozenMaps, "move", lambda self, head, x: move(self, 1 - head, x))
+        name, setting, move = "3-hop/random/attention", "theory", maps.Maps.move
+        monkeypatch.setattr(maps.Maps, "move", lambda self, head, x: move(self, 1 - head, x))
     elif fault == "positions shifted":
-        rows = wide.rows_of
-        monkeypatch.setattr(wide, "rows_of", lambda E, ids: rows(E, ids.roll(1, 1)))
+        given = wide.WideEngine._input
+        monkeypatch.setattr(wide.WideEngine, "_input", lambda self, ids: given(self, ids.roll(1, 1)))
     elif fault == "another epsilon":
         monkeypatch.setattr(wide, "NORM_EPSILON", 1e-4)
     elif fault == "a run off by one":
-        right = models.copied_runs
+        right = maps.runs_of
         monkeypatch.setattr(
-            models,
-            "copied_runs",
-            lambda m: [(slice(a.start, a.stop - 1), slice(b.start, b.stop - 1)) for a, b in right(m)],
+            maps,
+            "runs_of",
+            lambda *ones: [(slice(a.start, a.stop - 1), slice(b.start, b.stop - 1)) for a, b in right(*ones)],
         )
     else:
         name, setting, right_pick = "3-hop/sparse/residual", "theory", paths.pick
@@ -135,36 +145,32 @@ def test_a_fault_in_the_engine_is_seen(monkeypatch, fault):
     assert max(apart(point, engine, steps=1) for engine in engines(point)) > 1e-9
 
 
+@pytest.mark.parametrize("setting", ["paper", "theory"])
 @pytest.mark.parametrize("variant", ["attention", "residual"])
-def test_a_transformer_trained_at_its_own_width_is_a_target(variant):
-    held = Trainer(small(f"2-hop/trained-own-width/{variant}", "theory", layers=2, m=7, length=12), 1, dtype="float64")
+def test_a_transformer_trained_at_its_own_width_is_a_target(variant, setting):
+    """With learned positions of inputs with two ones: the token's, and the position's behind the vocabulary."""
+    held = Trainer(small(f"2-hop/trained-own-width/{variant}", setting, layers=2, m=7, length=12), 1, dtype="float64")
     held.step()
     inputs, target = held.batch(1).inputs, target_of(held.model)
-    expected = target.forward(np.eye(30)[inputs[1].numpy()], SoftmaxAttention(causal=True, scale="1/sqrt(d)"))
-    for engine in (held.engine, wide.WideEngine(held.model)):
+    x = np.eye(30)[inputs[1].numpy()]
+    x = np.concatenate([x, np.eye(11)], 1) if setting == "paper" else x
+    assert (target.shape.d_in, target.shape.d_out) == (x.shape[1], 30)
+    expected = target.forward(x, SoftmaxAttention(causal=True, scale="1/sqrt(d)"))
+    for engine in (held.engine, wide.WideEngine(held.model, held.task.input_ids)):
         np.testing.assert_allclose(engine.logits(inputs)[1].detach().numpy(), expected, rtol=1e-9, atol=1e-13)
-    with pytest.raises(MalformedInput, match="--setting theory"):
-        target_of(Trainer(small("2-hop/trained-own-width/attention", layers=2), 0).model)
+    with pytest.raises(MalformedInput, match="without normalisation and MLPs"):
+        target_of(Trainer(small("2-hop/trained-own-width/residual-norm", layers=2), 0).model)
 
 
-def test_runs_of_copies_are_the_matrix():
+def test_copies_are_the_product():
     rows, columns = Partition.of_widths([2, 3, 2]), Partition.of_widths([3, 2, 2])
     matrix = SelectionMatrix(rows, columns, np.array([1, 0, 0, 2]), np.array([0, 1, 2, 1]))
-    x = torch.arange(14.0).view(2, 7)
-    found = torch.zeros(2, 7)
-    for source, place in copied_runs(matrix):
-        found[:, place] += x[:, source]
-    assert torch.equal(found, x @ torch.as_tensor(matrix.to_dense(np.float32)))
-
-
-def test_looked_at_holds_every_marked_position():
-    mask = torch.tensor([[0, 1, 0, 0, 0, 0], [0, 0, 0, 1, 0, 1]]).bool()
-    look = looked_at(mask)
-    assert look is not None
-    assert look.shape == (2, 2)
-    assert mask.gather(1, look).sum() == mask.sum()
-    assert looked_at(torch.ones(2, 3).bool()) is None
-    assert looked_at(mask[:1]).tolist() == [[1]]
+    x = torch.arange(14.0, dtype=torch.float64).view(2, 7).requires_grad_()
+    product = x @ torch.as_tensor(matrix.to_dense(np.float64))
+    found = times(x, Copies(runs_of(*matrix.coordinates()), 7))
+    assert torch.equal(found, product)
+    weights = torch.arange(14.0, dtype=torch.float64).view(2, 7)
+    assert torch.equal(*(torch.autograd.grad((y * weights).sum(), x)[0] for y in (found, product)))
 
 
 def test_parts_of_a_batch_add_up(monkeypatch):
@@ -174,9 +180,9 @@ def test_parts_of_a_batch_add_up(monkeypatch):
     point = small("2-hop/sparse/mlp-norm", length=12, batch=5)
     whole = Trainer(point, 0, dtype="float64")
     whole.step()
-    monkeypatch.setattr(step, "_CACHED", 2 * 11 * point.m)
+    monkeypatch.setattr(step, "CPU_PART", 2)
     parted = Trainer(point, 0, dtype="float64")
-    assert parted._together("wide") == 2
+    assert [len(part.inputs) for part in parted._parted(parted.batch(0))] == [2, 2, 1]
     parted.step()
     assert float(parted.loss) == pytest.approx(float(whole.loss), rel=1e-12)
     assert float(parted.accuracy) == float(whole.accuracy)
@@ -210,7 +216,7 @@ def graphs_on_the_cpu(monkeypatch):
         held = None
 
         def replay(self):
-            self.held.update(self.held._inputs, self.held._most)
+            self.held.update(self.held._inputs)
 
     class Stream:
         def wait_stream(self, other):
@@ -247,15 +253,3 @@ def test_steps_as_a_graph_are_the_same_steps(graphs_on_the_cpu, monkeypatch, nam
         plain.step(), graphed.step()
     gap = float((plain.model["E"] - graphed.model["E"]).detach().abs().max())
     assert (gap < 1e-12) != forget
-
-
-def test_a_graph_leaves_no_position_out(graphs_on_the_cpu):
-    """A later batch that marks more positions than the first gives NaN, never a wrong loss."""
-    point = small("parentheses/sparse/attention")
-    held = graphs_on_the_cpu(Trainer(point, 1))
-    held.step()
-    drawn = held.batch(1)
-    drawn.loss_mask[0, :3] = True
-    held.batch = lambda _: drawn
-    held.step()
-    assert torch.isnan(held.loss)

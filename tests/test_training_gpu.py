@@ -31,7 +31,9 @@ def on_both(name, setting="paper", **changes):
     chosen = preset(name, setting, **SMALL, **changes)
     cpu, gpu = (Trainer(chosen, 3, device=to, dtype="float64") for to in ("cpu", "cuda"))
     drawn = cpu.batch
-    gpu.batch = lambda number: Batch(**{key: tensor.cuda() for key, tensor in vars(drawn(number)).items()})
+    gpu.batch = lambda number: Batch(
+        **{key: None if held is None else held.cuda() for key, held in vars(drawn(number)).items()}
+    )
     return cpu, gpu
 
 

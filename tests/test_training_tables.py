@@ -322,7 +322,7 @@ def test_what_hosts_hold_stands_beside_what_training_finds():
     assert fmean(line.found) < 0.54
     assert line.schedule.startswith("15000 steps")
     (row,) = optimum_table.cells([line])
-    assert row[:3] == ["2-hop, residual, width 30", "random, m = 2266", "99.3"]
+    assert row[:3] == ["theory: 2-hop, residual, width 30", "random, m = 2266", "99.3"]
 
 
 def test_the_scaling_figure(tmp_path, cli):

@@ -10,12 +10,11 @@ from utfproof.cli.options import MaxMemory, argument, option, parallel
 from utfproof.cli.outcome import Outcome
 from utfproof.errors import MalformedInput, Refuted
 from utfproof.ground.progress import stage
-from utfproof.shapes import listed_numbers
 
 
 @command(
     "Example: utfproof train parentheses/trained-own-width/attention -o runs/own; "
-    "utfproof optimum runs/own --hosts sparse,random --steps 200; utfproof tables"
+    "utfproof optimum runs/own --hosts sparse-front,random --steps 200; utfproof tables"
 )
 def optimum(
     *,
@@ -23,10 +22,7 @@ def optimum(
         Path, argument("RUNDIR of a finished run of host trained-own-width (utfproof train ... -o RUNDIR).")
     ],
     hosts: Annotated[str | None, option("Comma-separated; all that are defined for the target by default.")] = None,
-    perturbations: Annotated[
-        str, option("Relative sizes of the noise on E and U; 0: the embedded point.")
-    ] = "0,0.001,0.01,0.1",
-    steps: Annotated[int, option("Steps from each of these points.")] = 200,
+    steps: Annotated[int, option("Steps from the embedded point.")] = 200,
     learning_rate: Annotated[
         float | None, option("Of these steps; that of the trained run by default.", advanced=True)
     ] = None,
@@ -57,7 +53,6 @@ def optimum(
         use_threads(threads)
     setting = OptimumSetting(
         hosts=None if hosts is None else tuple(word.strip() for word in hosts.split(",")),
-        perturbations=tuple(listed_numbers("perturbations", perturbations, float)),
         steps=steps,
         learning_rate=learning_rate,
         warmup=warmup,
@@ -67,8 +62,7 @@ def optimum(
     )
     setting.check()
     source = read_source(folder)
-    parts = 1 + len(setting.hosts_of(source)) * (1 + len(setting.perturbations))
-    with stage("optimum", parts, unit="parts") as doing:
+    with stage("optimum", len(setting.hosts_of(source)), unit="hosts") as doing:
         document = run(source, setting, lambda _: doing.advance())
     wrong = [name for name, host in document["hosts"].items() if not OptimumAgreement(**host["agreement"]).holds]
     failure = None
@@ -87,10 +81,9 @@ def _rows(document: dict[str, Any]) -> dict[str, str]:
             f"embedded: accuracy {scores['accuracy']:.2%}, loss {_loss(scores)}; logits differ by at most "
             f"{gap['largest_difference']:.1e} (largest {gap['largest_logit']:.3g})"
         )
-        for part in host["trained_on"]:
+        for part in (part for part in host["trained_on"] if part["perturbation"] == 0):
             before, after = part["before"], part["after"]
-            start = "trained on" if part["perturbation"] == 0 else f"from a perturbation of {part['perturbation']:g}"
-            rows[f"{name}, {start}, {part['steps']} steps"] = (
+            rows[f"{name}, trained on, {part['steps']} steps"] = (
                 f"accuracy {before['accuracy']:.2%} -> {after['accuracy']:.2%}, loss {_loss(before)} -> {_loss(after)}"
             )
     rows.update({f"without {name}": reason for name, reason in document["left_out"].items()})

@@ -35,7 +35,7 @@ from utfproof.training.results import (
     run_key,
     write_result,
 )
-from utfproof.training.step import Trainer, learning_rate, threads
+from utfproof.training.step import Trainer, learning_rate
 
 DEFAULT_RUNS = Path("runs")
 LOG = "log.jsonl"
@@ -144,7 +144,7 @@ def _run_one(preset: Preset, seed: int, setting: RunSetting, progress: Callable[
         clock = _Clock(before["seconds"])
 
         def save() -> None:
-            document = {"identity": identity, "log_bytes": log.size(), "seconds": clock.spent(), "threads": threads()}
+            document = {"identity": identity, "log_bytes": log.size(), "seconds": clock.spent()}
             checkpoint.save(folder, trainer.tensors(), trainer.done, document)
 
         _steps(trainer, setting, log, progress, save)

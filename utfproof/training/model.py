@@ -14,9 +14,8 @@ layer is followed by x + MLP(x), GELU. MLPs are drawn as torch's Linear, and fro
 from __future__ import annotations
 
 import warnings
-from dataclasses import dataclass, field
-from functools import cache
-from typing import TYPE_CHECKING, Any, Protocol
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -24,7 +23,6 @@ from utfproof.constructions import CONSTRUCTIONS, build_host, dense_bytes
 from utfproof.constructions.random import random_target
 from utfproof.errors import MalformedInput
 from utfproof.ground.resources import require_memory
-from utfproof.ground.selection import SelectionMatrix
 from utfproof.shapes import EffectiveHeadDimensionWarning, Shape
 from utfproof.systems import Target, Universal
 from utfproof.training.presets import MLP_FACTOR, Preset
@@ -179,138 +177,20 @@ def _draw(preset: Preset, seed: int, context: int) -> tuple[dict[str, Any], dict
 
 def target_of(model: Model) -> Target:
     """A transformer trained at its own width as a target of the class (float64); E and U are its W_E and W_U.
-    MalformedInput for other models, LN, MLPs and learned positions."""
+
+    Learned positions are further coordinates of the input: d_in = vocabulary + context, and P is stacked below E.
+    MalformedInput for other models, LN and MLPs.
+    """
     preset = model.preset
-    if "W_Q" not in model or preset.norm or preset.mlp or "P" in model:
+    if "W_Q" not in model or preset.norm or preset.mlp:
         raise MalformedInput(
-            "only a target trained at its own width, without normalisation, MLPs and learned positions, can be embedded; "
-            "train TASK/trained-own-width/attention (or residual) with --setting theory"
+            "only a target trained at its own width, without normalisation and MLPs, can be embedded; "
+            "train TASK/trained-own-width/attention (or residual)"
         )
     held = {name: tensor.detach().double().cpu().numpy() for name, tensor in model.trained.items()}
+    W_E = np.concatenate([held[name] for name in ("E", "P") if name in held])
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", EffectiveHeadDimensionWarning)
-        shape = model.shape.with_residual() if preset.residual else model.shape
+        shape = replace(model.shape, d_in=len(W_E), d_out=preset.vocabulary, residual=preset.residual)
     names = ("W_Q", "W_K", "W_V", "W_O")
-    return Target(shape, **{name: held[name] for name in names}, W_E=held["E"], W_U=held["U"])
-
-
-# --- one layer's maps, which both engines apply ---------------------------------------------------------------
-
-
-Runs = list[list[tuple[slice, slice]]]
-"""By head, where R_V copies coordinates: slices (from, to) of equal length."""
-
-
-class Maps(Protocol):
-    """One layer. runs: None where R_V is no copy of coordinates."""
-
-    @property
-    def runs(self) -> Runs | None: ...
-
-    def read(self, x: Tensor) -> Tensor:
-        """All queries, then all keys, [..., 2 H d] of x [..., m]."""
-
-    def move(self, head: int, x: Tensor) -> Tensor:
-        """x R_V, [..., m]."""
-
-
-def maps_of(model: Model) -> list[Maps]:
-    """The maps of every layer."""
-    kind: type[FrozenMaps | TrainedMaps] = TrainedMaps if model.host is None else FrozenMaps
-    return [kind(model, layer) for layer in range(model.shape.layers)]
-
-
-class FrozenMaps:
-    """One layer of a fixed host. Rows of R_Q and R_K that are 0 are left out of the product."""
-
-    def __init__(self, model: Model, layer: int) -> None:
-        import torch
-
-        host, like = model.host, model["E"]
-        assert host is not None
-        maps = [host.maps(layer, head) for head in range(model.shape.heads)]
-        readers = np.concatenate([*(dense(entry.query) for entry in maps), *(dense(entry.key) for entry in maps)], 1)
-        used = np.flatnonzero(readers.any(1))
-        self._first, self._last = (int(used[0]), int(used[-1]) + 1) if len(used) else (0, 1)
-        self._readers = torch.as_tensor(readers[self._first : self._last]).to(like)
-        values = [entry.value[0] for entry in maps]
-        self.runs: Runs | None = None
-        self._values: list[Tensor] = []
-        if all(isinstance(value, SelectionMatrix) for value in values):
-            self.runs = [copied_runs(value) for value in values]
-        else:
-            self._values = [torch.as_tensor(dense(value)).to(like) for value in values]
-
-    def read(self, x: Tensor) -> Tensor:
-        """See Maps."""
-        return x[..., self._first : self._last] @ self._readers
-
-    def move(self, head: int, x: Tensor) -> Tensor:
-        """See Maps."""
-        if self.runs is None:
-            return x @ self._values[head]
-        found: Tensor = _copy_function().apply(x, self.runs[head])
-        return found
-
-
-class TrainedMaps:
-    """One layer whose matrices are trained, m-wide or at the target's own width."""
-
-    runs: Runs | None = None
-
-    def __init__(self, model: Model, layer: int) -> None:
-        self._model, self._layer, self._own = model, layer, "W_V" in model
-
-    def read(self, x: Tensor) -> Tensor:
-        """See Maps."""
-        import torch
-
-        names = ("W_Q", "W_K") if self._own else ("R_Q", "R_K")
-        return x @ torch.cat([matrix for name in names for matrix in self._model[name][self._layer]], 1)
-
-    def move(self, head: int, x: Tensor) -> Tensor:
-        """See Maps."""
-        for name in ("W_V", "W_O") if self._own else ("R_V",):
-            x = x @ self._model[name][self._layer, head]
-        return x
-
-
-def dense(matrix: Any) -> np.ndarray:
-    """A host's parameter as float64."""
-    return matrix.to_dense(np.float64) if isinstance(matrix, SelectionMatrix) else np.asarray(matrix, dtype=np.float64)
-
-
-def copied_runs(matrix: SelectionMatrix) -> list[tuple[slice, slice]]:
-    """The runs of coordinates (from, to) that a {0,1} matrix copies: x R is the sum over runs."""
-    rows, columns = matrix.coordinates()
-    order = np.lexsort((rows, rows - columns))
-    rows, columns = rows[order], columns[order]
-    ends = np.flatnonzero((np.diff(rows) != 1) | (np.diff(columns) != 1)) + 1
-    pieces = [*zip([0, *ends], [*ends, len(rows)], strict=True)] if len(rows) else []
-    return [
-        (slice(int(rows[a]), int(rows[b - 1]) + 1), slice(int(columns[a]), int(columns[b - 1]) + 1)) for a, b in pieces
-    ]
-
-
-@cache
-def _copy_function() -> Any:
-    """The autograd function x [..., m], runs -> x R_V, made when torch is imported."""
-    import torch
-
-    class Copy(torch.autograd.Function):
-        @staticmethod
-        def forward(context: Any, x: Any, runs: Any) -> Any:
-            context.runs, found = runs, torch.zeros_like(x)
-            for source, place in runs:
-                found[..., place] += x[..., source]
-            return found
-
-        @staticmethod
-        def backward(context: Any, *gradients: Any) -> Any:
-            g = gradients[0]
-            found = torch.zeros_like(g)
-            for source, place in context.runs:
-                found[..., source] += g[..., place]
-            return found, None
-
-    return Copy
+    return Target(shape, **{name: held[name] for name in names}, W_E=W_E, W_U=held["U"])

@@ -1,45 +1,43 @@
 """What a fixed host holds: a trained target is embedded into it, and E and U are trained on from there.
 
 Training E and U of a frozen host from N(0, 0.02^2) finds some accuracy; the embedding of a trained target shows one that
-the same host has. Fine-tuning from the embedded point, and from points near it, shows whether that optimum is stable.
+the same host has. Learned positions are coordinates of the input: E and P together are the target's embedding.
 
-One JSON for each trained target in results/optimum/, written after every part: finished parts are not repeated.
+One JSON for each trained target in results/optimum/, written after every host: finished hosts are not repeated.
 """
 
 from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from utfproof.errors import MalformedInput, ResourceLimit, UtfproofError
 from utfproof.ground.files import json_files, make_folder, read_json, write_json
 from utfproof.ground.forms import NUMBER, WHOLE, Each, Maybe, conform
 from utfproof.matching import embed
 from utfproof.shapes import matching_dimension
-from utfproof.systems import Target, Universal
+from utfproof.systems import Target
 from utfproof.training import checkpoint
-from utfproof.training.model import OWN_WIDTH, RESIDUAL_TREE, dense, host_of, target_of
-from utfproof.training.presets import Preset, default_m, field_names
+from utfproof.training.maps import dense
+from utfproof.training.model import OWN_WIDTH, RESIDUAL_TREE, host_of, target_of
+from utfproof.training.presets import SETTINGS, Preset, default_m, field_names
 from utfproof.training.results import preset_fields, run_key
 from utfproof.training.step import Scores, Trainer
-from utfproof.training.task import seeded
 
 if TYPE_CHECKING:
-    from torch import Tensor
-
     from utfproof.matching import Embedding
 
 FORMAT = "utfproof-training-optimum"
 VERSION = 1
 DEFAULT_FOLDER = Path("results/optimum")
-HOSTS = ("sparse", "random", "tied", "shared-key", "shared-query")
+HOSTS = ("sparse", "sparse-front", "random", "tied", "shared-key", "shared-query")
 STREAM_HOSTS = (RESIDUAL_TREE, "random")
-PERTURBATIONS = (0.0, 1e-3, 1e-2, 1e-1)
-"""Relative: noise of that size times the norm of E (of U) is added to E (to U). 0: the embedded point itself."""
 AGREEMENT = 1e-6
 """Largest difference of logits in float64, over the largest logit, that an embedding may show."""
 _HUGE = sys.float_info.max
@@ -48,17 +46,15 @@ _HUGE = sys.float_info.max
 
 @dataclass(frozen=True)
 class OptimumSetting:
-    """hosts None: all that are defined for the target. steps, learning_rate (None: the target's own), warmup: of fine-tuning.
+    """hosts None: all that are defined for the target. steps, learning_rate (None: the target's own), warmup: of training on.
     eval_sequences: for accuracies, and for the agreement of logits."""
 
     hosts: tuple[str, ...] | None = None
-    perturbations: tuple[float, ...] = PERTURBATIONS
     steps: int = 200
     learning_rate: float | None = None
     warmup: int = 20
     eval_sequences: int = 10_000
     folder: Path | None = DEFAULT_FOLDER
-    dtype: str = "float32"
     max_memory: int | None = None
 
     def hosts_of(self, source: ResultSource) -> tuple[str, ...]:
@@ -70,8 +66,6 @@ class OptimumSetting:
         for name, least in (("steps", 0), ("warmup", 0), ("eval_sequences", 1)):
             if getattr(self, name) < least:
                 raise MalformedInput(f"{name} must be an integer from {least} on, got {getattr(self, name)}")
-        if not all(math.isfinite(size) and size >= 0 for size in self.perturbations):
-            raise MalformedInput(f"perturbations {list(self.perturbations)} are not all numbers from 0 on")
         if unknown := sorted(set(self.hosts or ()) - {*HOSTS, *STREAM_HOSTS}):
             raise MalformedInput(f"host {unknown[0]!r} is unknown; choose {', '.join((*HOSTS, RESIDUAL_TREE))}")
 
@@ -88,7 +82,7 @@ class ResultSource:
     @property
     def key(self) -> str:
         """The key of the run."""
-        return run_key(preset_fields(self.preset), self.seed, "theory")
+        return run_key(self.preset, self.seed)
 
 
 def read_source(folder: Path) -> ResultSource:
@@ -113,22 +107,8 @@ def read_source(folder: Path) -> ResultSource:
     if document["step"] != preset.steps:
         raise MalformedInput(f"{folder} holds a run of {document['step']} of {preset.steps} steps; finish it first")
     trainer = Trainer(preset, seed, dtype="float64")
-    _set(trainer, {n.removeprefix("parameter."): t for n, t in tensors.items() if n.startswith("parameter.")})
+    trainer.set_parameters({n.removeprefix("parameter."): t for n, t in tensors.items() if n.startswith("parameter.")})
     return ResultSource(preset, seed, trainer, target_of(trainer.model))
-
-
-def _set(trainer: Trainer, values: dict[str, Any]) -> None:
-    """Set the parameters of a trainer. MalformedInput where they do not fit."""
-    import torch
-
-    if wrong := sorted(set(values) ^ set(trainer.model.trained)):
-        raise MalformedInput(f"the checkpoint does not fit this run: parameter {wrong[0]}")
-    with torch.no_grad():
-        for name, parameter in trainer.model.trained.items():
-            value = torch.as_tensor(values[name])
-            if value.shape != parameter.shape:
-                raise MalformedInput(f"the checkpoint does not fit this run: parameter {name} has another shape")
-            parameter.copy_(value)
 
 
 # --- hosts ---------------------------------------------------------------------------------------------------
@@ -136,8 +116,7 @@ def _set(trainer: Trainer, values: dict[str, Any]) -> None:
 
 def host_preset(source: Preset, name: str, setting: OptimumSetting) -> Preset:
     """The preset under which E and U of this host are trained on: the source's task and shape, the host's least m."""
-    shape = (source.heads, source.layers, source.head_dim, source.vocabulary)
-    m = default_m(name, *shape)
+    m = default_m(name, source.heads, source.layers, source.head_dim, source.vocabulary)
     if source.residual and name != RESIDUAL_TREE:
         m = matching_dimension(replace(source.shape, residual=True))
     rate = source.learning_rate if setting.learning_rate is None else setting.learning_rate
@@ -154,26 +133,28 @@ def host_preset(source: Preset, name: str, setting: OptimumSetting) -> Preset:
 
 
 def embedded(source: ResultSource, name: str, setting: OptimumSetting) -> tuple[Trainer, Embedding]:
-    """A trainer (float64) of this host with the E of the target and the host's own U. UtfproofError where the host is not
-    defined here or does not carry the target."""
+    """A trainer (float64) of this host with the E (and P) of the target and the host's own U. UtfproofError where the host is
+    not defined here or does not carry the target."""
     preset = host_preset(source.preset, name, setting)
     if source.preset.residual and name not in STREAM_HOSTS:
         raise MalformedInput(f"host {name} serves untied targets without a residual stream only")
     if not source.preset.residual and name == RESIDUAL_TREE:
         raise MalformedInput(f"host {name} is made for a residual stream, and this target has none")
-    host: Universal = host_of(preset, source.seed, setting.max_memory)
-    if source.preset.residual and not host.shape.residual:
-        host = replace(host, shape=replace(host.shape, residual=True))
+    host = host_of(preset, source.seed, setting.max_memory)
+    if host.shape != source.target.shape:  # R_Q, R_K, R_V and U do not depend on d_in
+        host = replace(host, shape=source.target.shape)
     found = embed(host, source.target, max_memory=setting.max_memory)
     trainer = Trainer(preset, source.seed, dtype="float64", max_memory=setting.max_memory)
-    _set(trainer, {"E": found.E, "U": dense(host.U)})
+    rows = np.asarray(found.E)
+    positions = {"P": rows[preset.vocabulary :]} if "P" in trainer.model else {}
+    trainer.set_parameters({"E": rows[: preset.vocabulary], **positions, "U": dense(host.U)})
     return trainer, found
 
 
 @dataclass(frozen=True)
 class OptimumAgreement:
-    """Of two models on the same sequences: the largest difference of logits, the largest logit, and how many of the looked-at
-    positions have another most likely answer."""
+    """Of two models on the same sequences: the largest difference of logits, the largest logit, how many of the positions
+    asked have another most likely answer, and how many there are."""
 
     largest_difference: float
     largest_logit: float
@@ -195,53 +176,34 @@ def agreement(first: Trainer, second: Trainer, sequences: int) -> OptimumAgreeme
     different = positions = 0
     with torch.no_grad():
         for batch in first.evaluation_batches(sequences):
-            looked = [trainer.look(batch) for trainer in (first, second)]
-            ours, theirs = (found.logits for found in looked)
-            seen = looked[0].scored | looked[0].loss_mask
-            gap = float((ours - theirs).abs()[seen].max())
+            ours, theirs = (trainer.engine.logits(batch.inputs, batch.look) for trainer in (first, second))
+            gap = float((ours - theirs).abs().max())
             difference = max(difference, gap) if math.isfinite(gap) else _HUGE
-            largest = max(largest, float(ours.abs()[seen].max()))
-            different += int(((ours.argmax(-1) != theirs.argmax(-1)) & seen).sum())
-            positions += int(seen.sum())
+            largest = max(largest, float(ours.abs().max()))
+            different += int((ours.argmax(-1) != theirs.argmax(-1)).sum())
+            positions += batch.targets.numel()
     return OptimumAgreement(difference, largest, different, positions)
 
 
-# --- training on ---------------------------------------------------------------------------------------------
-
-
-def perturbed(values: dict[str, Tensor], size: float, seed: int) -> dict[str, Tensor]:
-    """E and U with Gaussian noise of `size` times their own norm added; the same noise for every size."""
-    import torch
-
-    generator = seeded(seed, "perturbation", 0, "cpu")
-    found = {}
-    for name in sorted(values):
-        noise = torch.randn(values[name].shape, generator=generator, dtype=torch.float64)
-        found[name] = values[name] + size * values[name].norm() / noise.norm() * noise
-    return found
-
-
-def train_on(start: Trainer, size: float, source: ResultSource, setting: OptimumSetting) -> dict[str, Any]:
-    """Scores before and after `steps` steps from the embedded point, perturbed by this much; batches that the target has not
-    seen."""
+def train_on(start: Trainer, source: ResultSource, setting: OptimumSetting) -> dict[str, Any]:
+    """Scores before and after `steps` float32 steps from the embedded point, on batches that the target has not seen."""
     values = {name: tensor.detach().clone() for name, tensor in start.model.trained.items()}
-    trainer = Trainer(start.preset, source.seed, dtype=setting.dtype, max_memory=setting.max_memory)
-    _set(trainer, perturbed(values, size, source.seed) if size else values)
+    trainer = Trainer(start.preset, source.seed, max_memory=setting.max_memory)
+    trainer.set_parameters(values)
     trainer.first_batch = source.preset.steps
     before = trainer.evaluate(setting.eval_sequences)
     while trainer.done < setting.steps:
         trainer.step()
     after = trainer.evaluate(setting.eval_sequences)
-    moved = sum(float((trainer.model[n].detach().double() - values[n]).square().sum()) for n in values)
-    whole = sum(float(values[n].square().sum()) for n in values)
     return {
-        "perturbation": size,
+        "perturbation": 0.0,
         "steps": setting.steps,
         "learning_rate": start.preset.learning_rate,
         "warmup": start.preset.warmup,
         "before": scores_document(before),
         "after": scores_document(after),
-        "distance": math.sqrt(moved / whole),
+        "dtype": "float32",
+        "eval_sequences": setting.eval_sequences,
     }
 
 
@@ -255,17 +217,18 @@ def scores_document(scores: Scores) -> dict[str, float | None]:
 
 
 def run(source: ResultSource, setting: OptimumSetting, progress: Callable[[str], None] | None = None) -> dict[str, Any]:
-    """The document of this target: every host with its agreement and what training on gives. Parts that the folder's file has
-    are kept; the file is written after each new part."""
+    """The document of this target: every host with its agreement and what training on gives. Hosts that the folder's file has
+    are kept; the file is written after each new one."""
     setting.check()
     path = None if setting.folder is None else setting.folder / f"{source.key}.json"
     document = read_document(path) if path is not None and path.exists() else _new_document(source)
     for name in setting.hosts_of(source):
-        for _ in _parts(document, name, source, setting):
-            if path is not None:
-                _write(path, document)
-            if progress is not None:
-                progress(name)
+        _add(document, name, source, setting)
+        if path is not None:
+            make_folder(path.parent, parents=True)
+            write_json(path, check_document(document, "the result to write"))
+        if progress is not None:
+            progress(name)
     return document
 
 
@@ -275,6 +238,7 @@ def _new_document(source: ResultSource) -> dict[str, Any]:
         "version": VERSION,
         "key": source.key,
         "preset": preset_fields(source.preset, source.seed),
+        "setting": source.preset.setting,
         "seed": source.seed,
         "trained": {},
         "hosts": {},
@@ -282,17 +246,19 @@ def _new_document(source: ResultSource) -> dict[str, Any]:
     }
 
 
-def _parts(document: dict[str, Any], name: str, source: ResultSource, setting: OptimumSetting) -> Iterator[None]:
-    """What is missing for one host, put into the document part by part."""
+def _add(document: dict[str, Any], name: str, source: ResultSource, setting: OptimumSetting) -> None:
+    """Put what is missing for one host into the document."""
     trained = document["trained"]
     if trained.get("eval_sequences") != setting.eval_sequences:
         scores = scores_document(source.trainer.evaluate(setting.eval_sequences))
         trained.update(scores, eval_sequences=setting.eval_sequences)
-        yield
-    done = document["hosts"].get(name, {}).get("trained_on", [])
-    wanted = [size for size in setting.perturbations if not any(_same(part, size, source, setting) for part in done)]
-    compared = document["hosts"].get(name, {}).get("eval_sequences") == setting.eval_sequences
-    if compared and not wanted:
+    held = document["hosts"].get(name, {"trained_on": []})
+    rate = source.preset.learning_rate if setting.learning_rate is None else setting.learning_rate
+    done = any(
+        (part["perturbation"], part["steps"], part["learning_rate"]) == (0, setting.steps, rate)
+        for part in held["trained_on"]
+    )
+    if done and held["eval_sequences"] == setting.eval_sequences:
         return
     try:
         start, embedding = embedded(source, name, setting)
@@ -300,42 +266,23 @@ def _parts(document: dict[str, Any], name: str, source: ResultSource, setting: O
         raise ResourceLimit(f"host {name} of this target does not fit into memory") from None
     except UtfproofError as error:
         document["left_out"][name] = str(error)
-        yield
         return
     document["left_out"].pop(name, None)
-    if not compared:
-        document["hosts"][name] = {
-            "m": start.preset.m,
-            "notion": embedding.notion.value,
-            "method": embedding.method,
-            "condition": _number(embedding.condition),
-            "embedding_residual": _number(embedding.misfit),
-            "eval_sequences": setting.eval_sequences,
-            "embedded": scores_document(start.evaluate(setting.eval_sequences)),
-            "agreement": asdict(agreement(source.trainer, start, setting.eval_sequences)),
-            "trained_on": done,
-        }
-        yield
-    for size in wanted:
-        document["hosts"][name]["trained_on"].append(
-            {**train_on(start, size, source, setting), "dtype": setting.dtype, "eval_sequences": setting.eval_sequences}
-        )
-        yield
-
-
-def _same(part: dict[str, Any], size: float, source: ResultSource, setting: OptimumSetting) -> bool:
-    rate = source.preset.learning_rate if setting.learning_rate is None else setting.learning_rate
-    return (part["perturbation"], part["steps"], part["learning_rate"]) == (size, setting.steps, rate)
+    document["hosts"][name] = {
+        "m": start.preset.m,
+        "notion": embedding.notion.value,
+        "method": embedding.method,
+        "condition": _number(embedding.condition),
+        "embedding_residual": _number(embedding.misfit),
+        "eval_sequences": setting.eval_sequences,
+        "embedded": scores_document(start.evaluate(setting.eval_sequences)),
+        "agreement": asdict(agreement(source.trainer, start, setting.eval_sequences)),
+        "trained_on": held["trained_on"] + ([] if done else [train_on(start, source, setting)]),
+    }
 
 
 def _number(value: float | None) -> float | None:
     return None if value is None or not math.isfinite(value) else float(value)
-
-
-def _write(path: Path, document: dict[str, Any]) -> None:
-    make_folder(path.parent, parents=True)
-    check_document(document, "the result to write")
-    write_json(path, document)
 
 
 # --- files ------------------------------------------------------------------------------------------------------
@@ -361,6 +308,7 @@ _SCORES = {"loss": Maybe(NUMBER), "accuracy": NUMBER, "accuracy_answers": NUMBER
 _FORM = {
     "key": str,
     "preset": {"task": str, "m": WHOLE, "steps": WHOLE},
+    "setting?": tuple(SETTINGS),
     "seed": WHOLE,
     "trained": {"accuracy?": NUMBER, "eval_sequences?": WHOLE},
     "hosts": Each(
@@ -391,7 +339,7 @@ def check_document(document: Any, source: str) -> dict[str, Any]:
         if not 0 <= scores.get("accuracy", 0) <= 1:
             raise MalformedInput(f"{source}: accuracy {scores['accuracy']} is not from 0 to 1")
     try:
-        key = run_key(document["preset"], document["seed"], "theory")
+        key = run_key(document["preset"], document["seed"], document.get("setting", "theory"))
     except KeyError as error:
         raise MalformedInput(f"{source}: the preset lacks {error}") from None
     if document["key"] != key:

@@ -13,7 +13,7 @@ from utfproof.training.tables import mean_and_spread, percent
 HEADER = ["target", "host", "holds", "trained on from there", "training finds"]
 REMARK = (
     "holds: accuracy of an embedded trained target, in percent; trained on: from that point, after so many steps; training "
-    "finds: the best schedule of at least as many steps from N(0, 0.02²) in the same host, without positions."
+    "finds: the best schedule of at least as many steps from N(0, 0.02²) in the same host and setting."
 )
 _SAME = ("task", "heads", "layers", "head_dim", "residual", "norm", "mlp", "loss", "positions", "length", "min_hops")
 """Fields in which a run from scratch equals the target's."""
@@ -23,6 +23,7 @@ _SAME = ("task", "heads", "layers", "head_dim", "residual", "norm", "mlp", "loss
 class Line:
     """One target in one host. Accuracies are fractions; found: of each seed of the best schedule from scratch."""
 
+    setting: str
     task: str
     variant: str
     width: int
@@ -55,6 +56,7 @@ def _line(document: dict[str, Any], name: str, runs: Sequence[RunResult]) -> Lin
             schedules.setdefault(words, []).append(run.accuracy)
     best = max(schedules, key=lambda words: sum(schedules[words]) / len(schedules[words]), default="")
     return Line(
+        document.get("setting", "theory"),
         target["task"],
         variant_of(target),
         target["m"],
@@ -78,7 +80,7 @@ def cells(lines: Iterable[Line]) -> list[list[str]]:
         length = f", length {line.length}" if line.length else ""
         on = "" if line.trained_on is None else f"{percent(line.trained_on)} ({line.steps} steps)"
         scratch = f"{mean_and_spread(line.found)} ({line.schedule})" if line.found else "–"
-        target = f"{line.task}, {line.variant}, width {line.width}{length}"
+        target = f"{line.setting}: {line.task}, {line.variant}, width {line.width}{length}"
         found.append([target, f"{line.host}, m = {line.m}", percent(line.embedded), on, scratch])
     return found
 

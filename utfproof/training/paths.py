@@ -10,7 +10,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from utfproof.errors import MalformedInput
-from utfproof.training.model import Model, maps_of
+from utfproof.training.maps import Maps
+from utfproof.training.model import Model
 from utfproof.training.wide import pick, sum_of
 
 if TYPE_CHECKING:
@@ -30,7 +31,7 @@ class PathEngine:
             )
         import torch
 
-        self.model, self.maps = model, maps_of(model)
+        self.model, self.maps = model, [Maps(model, layer) for layer in range(model.shape.layers)]
         self._tokens = torch.tensor(tokens, device=model["E"].device)
 
     def logits(self, ids: Tensor, look: Tensor | None = None) -> Tensor:

@@ -12,13 +12,14 @@ k-hop sequence. Shapes, steps, batch sizes and learning rates are the paper's (`
 from __future__ import annotations
 
 import difflib
-import math
 import warnings
-from dataclasses import asdict, dataclass, fields, replace
+from collections.abc import Collection, Mapping
+from dataclasses import asdict, dataclass, field, fields, replace
 from functools import cache
 from typing import Any
 
 from utfproof.errors import MalformedInput
+from utfproof.ground.forms import is_number
 from utfproof.paper import tables as paper
 from utfproof.shapes import (
     EffectiveHeadDimensionWarning,
@@ -59,38 +60,50 @@ MLP_FACTOR = 4
 """Width of an MLP over m."""
 
 
+def _one_of(choices: Collection[str], **default: Any) -> Any:
+    return field(metadata={"choices": choices}, **default)
+
+
+def _whole(least: int, **default: Any) -> Any:
+    return field(metadata={"least": least}, **default)
+
+
+def _amount(**default: Any) -> Any:
+    return field(metadata={"amount": True}, **default)
+
+
 @dataclass(frozen=True)
 class Preset:
     """One experiment. MalformedInput for a field out of range."""
 
     name: str
-    setting: str
-    task: str
-    heads: int
-    layers: int
-    head_dim: int
-    m: int
-    host: str
+    setting: str = _one_of(SETTINGS)
+    task: str = _one_of(TASKS)
+    heads: int = _whole(1)
+    layers: int = _whole(1)
+    head_dim: int = _whole(1)
+    m: int = _whole(1)
+    host: str = _one_of((*HOSTS, *OTHER_HOSTS))
     residual: bool
     norm: bool
     mlp: bool
-    steps: int
-    batch: int
-    learning_rate: float
-    warmup: int
-    loss: str
-    positions: str = "none"
-    weight_decay: float = 0.01
-    decay: str = "linear"
-    init_std: float = 0.02
-    length: int = 0
+    steps: int = _whole(1)
+    batch: int = _whole(1)
+    learning_rate: float = _amount()
+    warmup: int = _whole(0)
+    loss: str = _one_of(LOSSES)
+    positions: str = _one_of(("none", "learned"), default="none")
+    weight_decay: float = _amount(default=0.01)
+    decay: str = _one_of(("linear", "constant", "cosine"), default="linear")
+    init_std: float = _amount(default=0.02)
+    length: int = _whole(0, default=0)
     """Characters of a k-hop string, or most pairs of parentheses; 0: as many as in the paper."""
-    min_hops: int = -1
-    max_hops: int = -1
+    min_hops: int = _whole(-1, default=-1)
+    max_hops: int = _whole(-1, default=-1)
     """A k-hop training sequence asks for min_hops to max_hops hops, drawn uniformly; -1: always k."""
     norm_gain: bool = False
     """Whether frozen hosts train the gains and shifts of LN. Trained transformers always do."""
-    max_grad_norm: float = 0.0
+    max_grad_norm: float = _amount(default=0.0)
     """Gradients of larger norm are scaled down to it; 0: never."""
 
     @property
@@ -116,19 +129,8 @@ class Preset:
         return task_named(self.task, loss=self.loss, **options)
 
     def __post_init__(self) -> None:
-        for name, choices in _CHOICES.items():
-            if getattr(self, name) not in choices:
-                near = ", ".join(difflib.get_close_matches(str(getattr(self, name)), choices, 3, 0.5) or choices[:7])
-                raise MalformedInput(f"{name} {getattr(self, name)!r} is unknown; choose {near}")
-        for name in ("residual", "norm", "mlp", "norm_gain"):
-            if not isinstance(getattr(self, name), bool):
-                raise MalformedInput(f"{name} must be true or false, got {getattr(self, name)!r}")
-        for name, least in _LEAST.items():
-            value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, int) or value < least:
-                raise MalformedInput(f"{name} must be an integer from {least} on, got {value!r}")
-        for name in ("learning_rate", "weight_decay", "init_std", "max_grad_norm"):
-            object.__setattr__(self, name, _amount(name, getattr(self, name)))  # 1 and 1.0 are one experiment
+        for each in fields(self):
+            object.__setattr__(self, each.name, _checked(each.name, getattr(self, each.name), each.metadata, each.type))
         if (self.min_hops < 0) != (self.max_hops < 0) or (
             self.max_hops >= 0 and "max_hops" not in kind_of(self.task).options
         ):
@@ -139,29 +141,20 @@ class Preset:
             raise MalformedInput("norm_gain needs layer normalisation; choose variant residual-norm or mlp-norm")
 
 
-_CHOICES: dict[str, tuple[str, ...]] = {
-    "setting": tuple(SETTINGS),
-    "task": tuple(TASKS),
-    "host": (*HOSTS, *OTHER_HOSTS),
-    "positions": ("none", "learned"),
-    "decay": ("linear", "constant", "cosine"),
-    "loss": LOSSES,
-}
-_LEAST = {
-    **dict.fromkeys(("heads", "layers", "head_dim", "m", "steps", "batch"), 1),
-    **dict.fromkeys(("length", "warmup"), 0),
-    **dict.fromkeys(("min_hops", "max_hops"), -1),
-}
-
-
-def _amount(name: str, value: Any) -> float:
-    try:
-        fine = type(value) is not bool and math.isfinite(value) and value >= 0
-    except (TypeError, OverflowError):  # no number, or one that no float holds
-        fine = False
-    if not fine:
+def _checked(name: str, value: Any, limits: Mapping[str, Any], kind: Any) -> Any:
+    """The value of a field; MalformedInput unless it is within the field's limits."""
+    if "choices" in limits and value not in limits["choices"]:
+        near = difflib.get_close_matches(str(value), limits["choices"], 3, 0.5) or tuple(limits["choices"])[:7]
+        raise MalformedInput(f"{name} {value!r} is unknown; choose {', '.join(near)}")
+    if kind == "bool" and not isinstance(value, bool):
+        raise MalformedInput(f"{name} must be true or false, got {value!r}")
+    if "least" in limits and (type(value) is not int or value < limits["least"]):
+        raise MalformedInput(f"{name} must be an integer from {limits['least']} on, got {value!r}")
+    if "amount" not in limits:
+        return value
+    if not is_number(value) or value < 0:
         raise MalformedInput(f"{name} must be a finite number from 0 on, got {value!r}")
-    return float(value)
+    return float(value)  # 1 and 1.0 are one experiment
 
 
 def variant_of(values: Any) -> str:
@@ -210,19 +203,18 @@ def _cells(setting: str) -> dict[str, Preset]:
 def _cell(setting: str, task: str, host: str, variant: str) -> Preset:
     kind, chosen = kind_of(task), SETTINGS[setting]
     assert kind.setting is not None
-    numbers, made, at = asdict(kind.setting), kind.make(), kind.setting
-    m = numbers.pop("m")
-    if m is None or host not in PAPER_HOSTS:
-        m = default_m(host, at.heads, at.layers, at.head_dim, made.vocabulary)
+    numbers, made = dict(kind.setting), kind.make()
+    if host not in PAPER_HOSTS or "m" not in numbers:
+        numbers["m"] = default_m(host, numbers["heads"], numbers["layers"], numbers["head_dim"], made.vocabulary)
     return Preset(
         name=f"{task}/{host}/{variant}",
         setting=setting,
         task=task,
         host=chosen["sparse"] if host == "sparse" else host,
-        m=m,
         loss=made.loss,
         positions=chosen["positions"],
-        **{**VARIANTS[variant], **numbers},
+        **VARIANTS[variant],
+        **numbers,
     )
 
 

@@ -7,7 +7,6 @@ says otherwise. The batch of a step depends on the seed and the step alone. On a
 from __future__ import annotations
 
 import math
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -15,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from utfproof.errors import MalformedInput
 from utfproof.ground.arrays import require_device, whole_products
 from utfproof.ground.resources import keep_freed_memory
-from utfproof.training.model import TF32, build_model, is_trained
+from utfproof.training.model import TF32, build_model
 from utfproof.training.paths import PathEngine
 from utfproof.training.presets import Preset
 from utfproof.training.task import Batch, seeded
@@ -26,9 +25,9 @@ if TYPE_CHECKING:
 
 ENGINES = ("auto", "paths", "wide")
 EVALUATION_BATCH = 256
+CPU_PART = 32
+"""Sequences that a CPU takes together: activations of more do not stay in its caches."""
 MOMENTS = ("exp_avg", "exp_avg_sq", "step")
-_CACHED = 400_000
-"""Numbers of activations that a CPU takes together m-wide: they stay in its second-level cache."""
 
 
 class Scores(NamedTuple):
@@ -79,11 +78,9 @@ class Trainer:
         self.preset, self.seed, self.device, self.dtype = preset, seed, device, dtype
         self.task, self.scored_task = preset.make_task(), preset.make_task(scored=True)
         self.on_gpu = torch.device(device).type == "cuda"
-        name = engine_name(preset, engine)
+        chosen = {"paths": PathEngine, "wide": WideEngine}[engine_name(preset, engine)]
         self.model = build_model(preset, seed, self.task.context, device=device, dtype=dtype, max_memory=max_memory)
-        self.engine: PathEngine | WideEngine = (
-            PathEngine(self.model, self.task.input_ids) if name == "paths" else WideEngine(self.model)
-        )
+        self.engine: PathEngine | WideEngine = chosen(self.model, self.task.input_ids)
         self.optimizer = self._optimizer()
         self.done = 0
         self.first_batch = 0  # of the stream of training batches
@@ -133,55 +130,51 @@ class Trainer:
             self.update(batch)
         self.done += 1
 
-    def update(self, batch: Batch, most: int | None = None) -> None:
-        """Loss, gradients and AdamW. most: positions looked at in a sequence, where it must not depend on the batch."""
+    def update(self, batch: Batch) -> None:
+        """Loss, gradients and AdamW."""
         import torch
 
         self.optimizer.zero_grad()  # in a captured graph too, whose own memory the gradients are then
         marked, scored = batch.loss_mask.sum(), batch.scored.sum()
         self.loss.zero_(), self.accuracy.zero_()
         with tiny_is_zero(), whole_products(tf32=self.dtype == TF32):
-            for part in parted(batch, self._together(self.engine.name)):
-                looked = self.look(part, most)
-                loss = (looked.nll() * looked.loss_mask).sum() / marked
+            for part in self._parted(batch):
+                nll, right = self.outcomes(part)
+                loss = (nll * part.loss_mask).sum() / marked
                 loss.backward()
                 self.loss += loss.detach()
-                self.accuracy += (looked.right() & looked.scored).sum()
+                self.accuracy += (right & part.scored).sum()
             if self.preset.max_grad_norm:
                 torch.nn.utils.clip_grad_norm_(self.model.parameters(), self.preset.max_grad_norm)
             self.optimizer.step()
         self.accuracy /= scored
 
-    def _together(self, engine: str) -> int:
-        """Sequences that are taken together: m-wide on a CPU, with a frozen host, those that stay in its cache; else all."""
-        preset = self.preset
-        if engine != "wide" or self.on_gpu or is_trained(preset.host):
-            return preset.batch
-        return min(preset.batch, max(1, _CACHED // (self.task.context * preset.m)))
+    def outcomes(self, batch: Batch) -> tuple[Tensor, Tensor]:
+        """Cross-entropy, and whether the likeliest answer is the target, [B, k] each."""
+        import torch
 
-    def look(self, batch: Batch, most: int | None = None) -> Looked:
-        """Logits and targets where they are wanted, or at all positions where that is about as cheap."""
-        look = looked_at(batch.seen, most)
-        others = (batch.targets, batch.loss_mask, batch.scored, batch.scored_answers)
-        return Looked(
-            self.engine.logits(batch.inputs, look), *(x if look is None else x.gather(1, look) for x in others)
-        )
+        logits = self.engine.logits(batch.inputs, batch.look)
+        nll = torch.nn.functional.cross_entropy(logits.transpose(1, 2), batch.targets, reduction="none")
+        return nll, logits.detach().argmax(-1) == batch.targets
+
+    def _parted(self, batch: Batch) -> Iterator[Batch]:
+        """Parts of a batch that are taken together, one on a GPU."""
+        size = len(batch.inputs) if self.on_gpu else CPU_PART
+        for start in range(0, len(batch.inputs), size):
+            fields = vars(batch).items()
+            yield Batch(**{name: None if held is None else held[start : start + size] for name, held in fields})
 
     def _replay(self, batch: Batch) -> None:
-        """The step as a CUDA graph, captured at the first step. MalformedInput where a later batch would not fit it."""
+        """The step as a CUDA graph, captured at the first step."""
         import torch
 
         if self._inputs is None:
-            self._inputs, marked = batch, batch.seen.sum(-1)
-            alike = bool((marked == marked[0]).all())
-            self._most = int(marked[0]) if alike else batch.inputs.shape[1]  # else sequences differ: look everywhere
+            self._inputs = batch
             self._graph = self._captured(torch.cuda.CUDAGraph())
         for name, tensor in vars(batch).items():
-            getattr(self._inputs, name).copy_(tensor)
+            if tensor is not None:
+                getattr(self._inputs, name).copy_(tensor)
         self._graph.replay()
-        # never silently: a position that is left out would be a wrong loss
-        left_out = (batch.seen.sum(-1) > self._most).any()
-        self.loss.masked_fill_(left_out, float("nan"))
 
     def _captured(self, graph: Any) -> Any:
         """`update` of the held inputs as a graph; the trial steps before capture are undone."""
@@ -193,11 +186,11 @@ class Trainer:
         side.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(side):
             for _ in range(3):
-                self.update(self._inputs, self._most)
+                self.update(self._inputs)
         torch.cuda.current_stream().wait_stream(side)
         self.restore(before)
         with torch.cuda.graph(graph):
-            self.update(self._inputs, self._most)
+            self.update(self._inputs)
         return graph
 
     # --- what a checkpoint holds -------------------------------------------------------------------------------------
@@ -212,9 +205,20 @@ class Trainer:
 
     def restore(self, tensors: dict[str, Tensor]) -> None:
         """Take over what `tensors` gave. MalformedInput where a tensor is missing or does not fit."""
+        self.set_tensors(self.tensors(), tensors)
+
+    def set_parameters(self, values: dict[str, Any]) -> None:
+        """Set the trained parameters. MalformedInput where one is missing or does not fit."""
         import torch
 
-        held = self.tensors()
+        held = {name: parameter.detach() for name, parameter in self.model.trained.items()}
+        self.set_tensors(held, {name: torch.as_tensor(value).to(held["E"]) for name, value in values.items()})
+
+    @staticmethod
+    def set_tensors(held: dict[str, Tensor], tensors: dict[str, Tensor]) -> None:
+        """Copy tensors into those of the same names."""
+        import torch
+
         if wrong := sorted(set(held) ^ set(tensors)):
             state = "missing" if wrong[0] in held else "unknown"
             raise MalformedInput(f"the checkpoint does not fit this run: {wrong[0]} is {state}; remove the folder")
@@ -241,51 +245,13 @@ class Trainer:
         sums = torch.zeros(6, dtype=torch.float64)
         with torch.no_grad(), tiny_is_zero(), whole_products(tf32=self.dtype == TF32):
             for batch in self.evaluation_batches(sequences):
-                for part in parted(batch, self._together(self.engine.name)):
-                    looked = self.look(part)
-                    parts = [(looked.nll().double() * looked.loss_mask).sum(), looked.loss_mask.sum()]
-                    for mask in (looked.scored, looked.scored_answers):
-                        parts += [(looked.right() & mask).sum(), mask.sum()]
+                for part in self._parted(batch):
+                    nll, right = self.outcomes(part)
+                    parts = [(nll.double() * part.loss_mask).sum(), part.loss_mask.sum()]
+                    for mask in (part.scored, part.scored_answers):
+                        parts += [(right & mask).sum(), mask.sum()]
                     sums += torch.stack([number.double() for number in parts]).cpu()
         return Scores(*(sums[::2] / sums[1::2]).tolist())
-
-
-class Looked(NamedTuple):
-    """At k positions of every sequence: logits [B, k, d_out], the others [B, k]."""
-
-    logits: Tensor
-    targets: Tensor
-    loss_mask: Tensor
-    scored: Tensor
-    scored_answers: Tensor
-
-    def nll(self) -> Tensor:
-        """Cross-entropy [B, k]."""
-        import torch
-
-        return torch.nn.functional.cross_entropy(self.logits.transpose(1, 2), self.targets, reduction="none")
-
-    def right(self) -> Tensor:
-        """Whether the likeliest answer is the target [B, k]."""
-        return self.logits.detach().argmax(-1) == self.targets
-
-
-def looked_at(mask: Tensor, most: int | None = None) -> Tensor | None:
-    """Positions [B, k] of every sequence that hold all the marked ones of mask [B, n] (others too where a sequence has
-    fewer than k), or None where k would be more than half of n. most: k, where it is known beforehand."""
-    n = mask.shape[-1]
-    k = int(mask.sum(-1).max()) if most is None else most
-    if k == 0 or 2 * k > n:
-        return None
-    if k == 1:
-        return mask.byte().argmax(-1, keepdim=True)
-    return mask.byte().argsort(dim=-1, descending=True, stable=True)[..., :k].sort(-1).values
-
-
-def parted(batch: Batch, size: int) -> Iterator[Batch]:
-    """Parts of `size` sequences, the last one smaller."""
-    for start in range(0, len(batch.inputs), size):
-        yield Batch(**{name: tensor[start : start + size] for name, tensor in vars(batch).items()})
 
 
 @contextmanager
@@ -300,10 +266,3 @@ def tiny_is_zero() -> Iterator[None]:
         yield
     finally:
         torch.set_flush_denormal(already)
-
-
-def threads() -> int:
-    """Threads of torch's linear algebra; the last bits of float sums may depend on them."""
-    import torch
-
-    return int(torch.get_num_threads()) or (os.cpu_count() or 1)

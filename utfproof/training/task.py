@@ -6,13 +6,14 @@ batches. CPU and CUDA generators give different numbers for the same seed.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from utfproof.errors import MalformedInput
 from utfproof.ground.generator import mix
 from utfproof.ground.laws import check_seed
+from utfproof.paper import tables as paper
 
 if TYPE_CHECKING:
     import torch
@@ -24,23 +25,20 @@ _MASK32 = 2**32 - 1
 
 @dataclass(frozen=True)
 class Batch:
-    """Sequences and what is asked of them, all [B, n] on one device."""
+    """Sequences and what is asked of them, all on one device. n tokens a sequence, k positions that are asked."""
 
     inputs: Tensor
-    """int64 token ids."""
+    """int64 token ids [B, n]."""
     targets: Tensor
-    """int64 token ids wanted at the same positions."""
+    """int64 token ids wanted there [B, k]."""
     loss_mask: Tensor
-    """bool: the positions that the loss averages over."""
+    """bool [B, k]: the positions that the loss averages over."""
     scored: Tensor
-    """bool: the positions that the accuracy averages over."""
+    """bool [B, k]: the positions that the accuracy averages over."""
     scored_answers: Tensor
-    """bool: the positions of a second accuracy (k-hop: without the blank; parentheses: the same as `scored`)."""
-
-    @property
-    def seen(self) -> Tensor:
-        """bool: the positions whose logits are wanted, for the loss or for an accuracy."""
-        return self.loss_mask | self.scored | self.scored_answers
+    """bool [B, k]: the positions of a second accuracy (k-hop: without the blank; parentheses: the same as `scored`)."""
+    look: Tensor | None = None
+    """int64 [B, k]: the positions that are asked; None: all n, in order."""
 
 
 class Task(Protocol):
@@ -80,26 +78,12 @@ class Baseline:
 
 
 @dataclass(frozen=True)
-class Setting:
-    """How a task is trained: shape, embedding dimension m (None: the paper's m-bar at that shape), optimiser."""
-
-    heads: int
-    layers: int
-    head_dim: int
-    steps: int
-    batch: int
-    learning_rate: float
-    warmup: int
-    m: int | None = None
-
-
-@dataclass(frozen=True)
 class Kind:
     """A task as it is registered, by the name that presets and runs know.
 
     make: builds the task from keyword options. baselines: what simple rules reach, for a length (0: the usual one).
     length: the option of `make` that a preset's `length` sets; options: others that presets have fields for.
-    setting: None for a task without presets.
+    setting: fields of a preset: shape, optimiser, m unless it is the paper's m-bar; None for a task without presets.
     """
 
     name: str
@@ -107,7 +91,21 @@ class Kind:
     baselines: Callable[[int], list[Baseline]]
     length: str = "length"
     options: tuple[str, ...] = ()
-    setting: Setting | None = None
+    setting: Mapping[str, Any] | None = None
+
+
+def paper_setting(task: str, optimisation: str) -> dict[str, Any] | None:
+    """The fields of a preset that the paper gives for a task: shape, m and optimiser. None where it trains none."""
+    if task not in paper.TABLE_ROWS:
+        return None
+    row, numbers = paper.TABLE_ROWS[task], paper.OPTIMISATION[optimisation]
+    return {
+        **{name: row[name] for name in ("heads", "layers", "head_dim", "m")},
+        "steps": int(numbers.get("steps", paper.TRAINING_STEPS.get(task, 0))),
+        "batch": int(numbers["batch"]),
+        "learning_rate": float(numbers["learning rate"]),
+        "warmup": int(numbers["warm-up"]),
+    }
 
 
 def stream_seed(seed: int, stream: str, step: int) -> int:

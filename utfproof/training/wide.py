@@ -1,14 +1,19 @@
 """The m-wide engine: the model as the paper defines it, on activations x [B, n, m].
 
-Axis letters: B sequences, n tokens, k positions whose outputs are wanted, H heads, d head dimension.
+Axis letters: B sequences, n tokens, k positions whose outputs are wanted, v tokens that may occur, H heads, d head dimension.
+
+The input of the first layer has only n v distinct rows, E[token] + P[place]. So its norm, queries, keys and products with a
+dense R_V are computed on those rows, and then handed out to the sequences.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from utfproof.training.model import Model, maps_of
+from utfproof.training.maps import Maps
+from utfproof.training.model import Model
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -17,30 +22,42 @@ NORM_EPSILON = 1e-5
 
 
 class WideEngine:
-    """Forward passes of a model."""
+    """Forward passes of a model. tokens: the ids that inputs may hold, in increasing order."""
 
     name = "wide"
 
-    def __init__(self, model: Model) -> None:
-        self.model = model
-        self.maps = maps_of(model)
+    def __init__(self, model: Model, tokens: tuple[int, ...]) -> None:
+        import torch
+
+        self.model, self.maps = model, [Maps(model, layer) for layer in range(model.shape.layers)]
+        self._tokens = torch.tensor(tokens, device=model["E"].device)
 
     def logits(self, ids: Tensor, look: Tensor | None = None) -> Tensor:
         """Outputs [B, k, d_out] for token ids [B, n], at the positions look [B, k] (all n without it)."""
-        model, preset = self.model, self.model.preset
-        x = rows_of(model["E"], ids)
-        if "P" in model:
-            x = x + model["P"][: ids.shape[1]]
-        last = preset.layers - 1
+        preset = self.model.preset
+        x, spread = self._input(ids)
         for layer in range(preset.layers):
             place = layer * (1 + preset.mlp)
-            here = look if layer == last else None
-            moved = self._attend(layer, self._norm(place, x), here)
-            x = pick(x, here) + moved if preset.residual else moved
+            here = look if layer == preset.layers - 1 else None
+            moved = self._attend(layer, self._norm(place, x), here, spread)
+            x = pick(spread(x) if spread else x, here) + moved if preset.residual else moved
             if preset.mlp:
                 inner = self._mlp(layer, self._norm(place + 1, x))
                 x = x + inner if preset.residual else inner
-        return self._norm(-1, x) @ model["U"]
+            spread = None
+        return self._norm(-1, x) @ self.model["U"]
+
+    def _input(self, ids: Tensor) -> tuple[Tensor, Callable[[Tensor], Tensor] | None]:
+        """The distinct rows [n, v, m] of the input, and the function that hands them out, [n, v, w] -> [B, n, w]: a product
+        with one-hot rows, whose gradient adds up in a fixed order on a GPU too."""
+        import torch
+
+        n = ids.shape[1]
+        rows = self.model["E"].index_select(0, self._tokens).expand(n, -1, -1)
+        if "P" in self.model:
+            rows = rows + self.model["P"][:n, None]
+        chosen = (ids[..., None] == self._tokens).to(rows.dtype).transpose(0, 1)  # [n, B, v]
+        return rows, lambda table: torch.bmm(chosen, table).transpose(0, 1).contiguous()
 
     def _norm(self, place: int, x: Tensor) -> Tensor:
         """LN(x), x itself in a variant without it."""
@@ -52,38 +69,32 @@ class WideEngine:
         gain, shift = (model["gain"][place], model["shift"][place]) if "gain" in model else (None, None)
         return torch.nn.functional.layer_norm(x, x.shape[-1:], gain, shift, NORM_EPSILON)
 
-    def _attend(self, layer: int, x: Tensor, look: Tensor | None) -> Tensor:
-        """sum_h A^h x R_V^h, [B, k, m]."""
+    def _attend(self, layer: int, x: Tensor, look: Tensor | None, spread: Callable[[Tensor], Tensor] | None) -> Tensor:
+        """sum_h A^h x R_V^h, [B, k, m]. spread: hands out the rows of x, in the first layer."""
         import torch
 
-        model, maps = self.model, self.maps[layer]
-        B, n, _ = x.shape
-        queries, keys = maps.read(x).view(B, n, 2, model.shape.heads, -1).permute(2, 0, 3, 1, 4)
-        later = torch.arange(n, device=x.device) > torch.arange(n, device=x.device)[:, None]
+        maps, H = self.maps[layer], self.model.shape.heads
+        read = maps.read(x)
+        read = spread(read) if spread else read
+        B, n, _ = read.shape
+        queries, keys = read.view(B, n, 2, H, -1).permute(2, 0, 3, 1, 4)
+        place = torch.arange(n, device=x.device)
+        later = place > (place[:, None] if look is None else look[:, None, :, None])
         if look is not None:
-            queries = pick(queries.transpose(1, 2).flatten(2), look).view(B, look.shape[1], model.shape.heads, -1)
-            queries = queries.transpose(1, 2)
-            later = later[look][:, None]
-        weights = ((queries * model.scale) @ keys.transpose(-1, -2)).masked_fill(later, float("-inf")).softmax(-1)
-        if maps.runs is not None:
-            found: Tensor = _function().apply(weights, x, maps.runs, look is None)
+            queries = queries.gather(2, look[:, None, :, None].expand(B, H, -1, queries.shape[-1]))
+        weights = ((queries * self.model.scale) @ keys.transpose(-1, -2)).masked_fill(later, float("-inf")).softmax(-1)
+        if maps.copies is not None:
+            found: Tensor = _average_copies().apply(weights, spread(x) if spread else x, maps.copies, look is None)
             return found
-        return sum_of([maps.move(head, weights[:, head] @ x) for head in range(model.shape.heads)])
+        if spread is not None:
+            return sum_of([weights[:, head] @ spread(maps.move(head, x)) for head in range(H)])
+        return sum_of([maps.move(head, weights[:, head] @ x) for head in range(H)])
 
     def _mlp(self, layer: int, x: Tensor) -> Tensor:
         import torch
 
         inner, bias, outer, shift = (self.model[f"mlp_{name}"][layer] for name in ("in", "in_bias", "out", "out_bias"))
         return torch.nn.functional.gelu(x @ inner + bias) @ outer + shift
-
-
-def rows_of(E: Tensor, ids: Tensor) -> Tensor:
-    """E[ids]. On a GPU as a product with one-hot rows, whose gradient adds up in a fixed order."""
-    import torch
-
-    if E.device.type == "cpu":
-        return torch.nn.functional.embedding(ids, E)
-    return torch.nn.functional.one_hot(ids, len(E)).to(E.dtype) @ E
 
 
 def pick(x: Tensor, look: Tensor | None) -> Tensor:
@@ -104,9 +115,9 @@ _BLOCK = 33
 
 
 @cache
-def _function() -> Any:
-    """The autograd function A [B, H, k, n], x [B, n, m], runs -> sum_h A^h x R_V^h [B, k, m], R_V^h copying runs of
-    coordinates: no other coordinate is averaged. Made when torch is imported."""
+def _average_copies() -> Any:
+    """The autograd function A [B, H, k, n], x [B, n, m], copies -> sum_h A^h x R_V^h [B, k, m]: no coordinate that is not
+    copied is averaged. Made when torch is imported."""
     import torch
 
     def blocks(A: Any, in_order: bool) -> list[tuple[slice, slice]]:
@@ -118,28 +129,28 @@ def _function() -> Any:
             (slice(start, min(start + _BLOCK, k)), slice(0, min(start + _BLOCK, n))) for start in range(0, k, _BLOCK)
         ]
 
-    class Moved(torch.autograd.Function):
+    class Average(torch.autograd.Function):
         @staticmethod
-        def forward(context: Any, A: Any, x: Any, runs: Any, in_order: bool) -> Any:
+        def forward(context: Any, A: Any, x: Any, copies: Any, in_order: bool) -> Any:
             total = x.new_zeros(len(x), A.shape[2], x.shape[2])
-            for head, copied in enumerate(runs):
+            for head, copied in enumerate(copies):
                 for rows, keys in blocks(A, in_order):
-                    for source, place in copied:
+                    for source, place in copied.runs:
                         total[:, rows, place] += A[:, head, rows, keys] @ x[:, keys, source]
             context.save_for_backward(A, x)
-            context.runs, context.in_order = runs, in_order
+            context.copies, context.in_order = copies, in_order
             return total
 
         @staticmethod
         def backward(context: Any, *gradients: Any) -> Any:
             (A, x), g = context.saved_tensors, gradients[0]
             dA, dx = torch.zeros_like(A), torch.zeros_like(x)
-            for head, copied in enumerate(context.runs):
+            for head, copied in enumerate(context.copies):
                 for rows, keys in blocks(A, context.in_order):
-                    for source, place in copied:
+                    for source, place in copied.runs:
                         part = g[:, rows, place]
                         dA[:, head, rows, keys] += part @ x[:, keys, source].transpose(1, 2)
                         dx[:, keys, source] += A[:, head, rows, keys].transpose(1, 2) @ part
             return dA, dx, None, None
 
-    return Moved
+    return Average

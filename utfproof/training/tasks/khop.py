@@ -11,8 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from utfproof.errors import MalformedInput
-from utfproof.paper import tables as paper
-from utfproof.training.task import Baseline, Batch, Kind, Setting, check_loss, check_size
+from utfproof.training.task import Baseline, Batch, Kind, check_loss, check_size, paper_setting
 
 if TYPE_CHECKING:
     import torch
@@ -155,27 +154,13 @@ def baselines(hops: int, length: int) -> list[Baseline]:
     return [chance, *(Baseline(name, words, accuracy) for (name, words), accuracy in rules)]
 
 
-def _setting(name: str) -> Setting | None:
-    """As the paper trains it, where it does."""
-    if name not in paper.TRAINING_STEPS:
-        return None
-    row, numbers = paper.TABLE_ROWS[name], paper.OPTIMISATION["k-hop"]
-    return Setting(
-        **{key: row[key] for key in ("heads", "layers", "head_dim", "m")},
-        steps=paper.TRAINING_STEPS[name],
-        batch=int(numbers["batch"]),
-        learning_rate=float(numbers["learning rate"]),
-        warmup=int(numbers["warm-up"]),
-    )
-
-
 def _kind(hops: int) -> Kind:
     return Kind(
         f"{hops}-hop",
         lambda **options: KHop(**{"min_hops": hops, "max_hops": hops, **options}),
         lambda length: baselines(hops, length),
         options=("min_hops", "max_hops"),
-        setting=_setting(f"{hops}-hop"),
+        setting=paper_setting(f"{hops}-hop", "k-hop"),
     )
 
 

@@ -11,8 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from utfproof.errors import MalformedInput
-from utfproof.paper import tables as paper
-from utfproof.training.task import Baseline, Batch, Kind, Setting, check_loss, check_size
+from utfproof.training.task import Baseline, Batch, Kind, check_loss, check_size, paper_setting
 
 if TYPE_CHECKING:
     import torch
@@ -69,8 +68,11 @@ class Parentheses:
         ask = length[:, None]
         sequence.scatter_(1, ask, ASK).scatter_(1, ask + 1, answer[:, None])
         inputs, targets = sequence[:, :-1].contiguous(), sequence[:, 1:].contiguous()
+        if self.loss == "answer":
+            asked = torch.ones_like(ask, dtype=torch.bool)
+            return Batch(inputs, answer[:, None], asked, asked, asked, look=ask)
         scored = inputs == ASK
-        return Batch(inputs, targets, scored if self.loss == "answer" else torch.ones_like(scored), scored, scored)
+        return Batch(inputs, targets, torch.ones_like(scored), scored, scored)
 
 
 def strings(size: int, pairs: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
@@ -239,20 +241,6 @@ def baselines(length: int) -> list[Baseline]:
     return [chance, *(Baseline(name, *rule) for name, rule in RULES.items() if usual)]
 
 
-_NUMBERS = paper.OPTIMISATION["parentheses"]
-
 KINDS = (
-    Kind(
-        "parentheses",
-        Parentheses,
-        baselines,
-        length="pairs",
-        setting=Setting(
-            **{key: paper.TABLE_ROWS["parentheses"][key] for key in ("heads", "layers", "head_dim", "m")},
-            steps=int(_NUMBERS["steps"]),
-            batch=int(_NUMBERS["batch"]),
-            learning_rate=float(_NUMBERS["learning rate"]),
-            warmup=int(_NUMBERS["warm-up"]),
-        ),
-    ),
+    Kind("parentheses", Parentheses, baselines, length="pairs", setting=paper_setting("parentheses", "parentheses")),
 )
