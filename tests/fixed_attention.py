@@ -15,10 +15,15 @@ def accuracy(task, layers, residual, fitted, scored):
     """Fitted on so many fresh sequences, scored on others."""
     seen, fresh = (task.batch(size, seeded(0, "fixed attention", part)) for part, size in enumerate((fitted, scored)))
     known, targets = seen.targets[seen.loss_mask].unique(return_inverse=True)
-    features = means(seen.inputs, task.input_ids, layers, residual)[seen.loss_mask]
+    features = asked(seen, means(seen.inputs, task.input_ids, layers, residual))[seen.loss_mask]
     matrix = softmax_regression(features, targets, len(known))
-    answers = known[(means(fresh.inputs, task.input_ids, layers, residual) @ matrix).argmax(-1)]
+    answers = known[(asked(fresh, means(fresh.inputs, task.input_ids, layers, residual)) @ matrix).argmax(-1)]
     return float((answers == fresh.targets)[fresh.scored].double().mean())
+
+
+def asked(batch, x):
+    """x [B, n, w] at the positions that the batch asks, [B, k, w]."""
+    return x if batch.look is None else x.gather(1, batch.look[..., None].expand(-1, -1, x.shape[-1]))
 
 
 def means(inputs, ids, layers, residual):
