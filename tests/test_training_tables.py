@@ -241,8 +241,8 @@ def test_another_experiment_is_no_cell(changes):
 def test_the_committed_cells_by_an_independent_count():
     """Full runs, counted from the files alone: setting, host, shape and schedule as the paper's tables print them."""
     found = defaultdict(list)
-    for line in (ROOT / DEFAULT_FOLDER / "theory.jsonl").read_text().splitlines():
-        held = json.loads(line)
+    lines = [line for path in (ROOT / DEFAULT_FOLDER).glob("*.jsonl") for line in path.read_text().splitlines()]
+    for held in map(json.loads, [*lines, *(path.read_text() for path in (ROOT / DEFAULT_FOLDER).glob("*.json"))]):
         given, row = held["preset"], paper.TABLE_ROWS[held["preset"]["task"]]
         setting = held.get("setting", "theory")
         host = {"sparse-front": "sparse"}.get(given["host"], given["host"]) if setting == "paper" else given["host"]

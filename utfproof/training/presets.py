@@ -60,16 +60,15 @@ MLP_FACTOR = 4
 """Width of an MLP over m."""
 
 
-def _one_of(choices: Collection[str], **default: Any) -> Any:
-    return field(metadata={"choices": choices}, **default)
+def _one_of(choices: Collection[str]) -> dict[str, Any]:
+    return {"choices": choices}
 
 
-def _whole(least: int, **default: Any) -> Any:
-    return field(metadata={"least": least}, **default)
+def _whole(least: int) -> dict[str, Any]:
+    return {"least": least}
 
 
-def _amount(**default: Any) -> Any:
-    return field(metadata={"amount": True}, **default)
+_AMOUNT = {"amount": True}
 
 
 @dataclass(frozen=True)
@@ -77,33 +76,33 @@ class Preset:
     """One experiment. MalformedInput for a field out of range."""
 
     name: str
-    setting: str = _one_of(SETTINGS)
-    task: str = _one_of(TASKS)
-    heads: int = _whole(1)
-    layers: int = _whole(1)
-    head_dim: int = _whole(1)
-    m: int = _whole(1)
-    host: str = _one_of((*HOSTS, *OTHER_HOSTS))
+    setting: str = field(metadata=_one_of(SETTINGS))
+    task: str = field(metadata=_one_of(TASKS))
+    heads: int = field(metadata=_whole(1))
+    layers: int = field(metadata=_whole(1))
+    head_dim: int = field(metadata=_whole(1))
+    m: int = field(metadata=_whole(1))
+    host: str = field(metadata=_one_of((*HOSTS, *OTHER_HOSTS)))
     residual: bool
     norm: bool
     mlp: bool
-    steps: int = _whole(1)
-    batch: int = _whole(1)
-    learning_rate: float = _amount()
-    warmup: int = _whole(0)
-    loss: str = _one_of(LOSSES)
-    positions: str = _one_of(("none", "learned"), default="none")
-    weight_decay: float = _amount(default=0.01)
-    decay: str = _one_of(("linear", "constant", "cosine"), default="linear")
-    init_std: float = _amount(default=0.02)
-    length: int = _whole(0, default=0)
+    steps: int = field(metadata=_whole(1))
+    batch: int = field(metadata=_whole(1))
+    learning_rate: float = field(metadata=_AMOUNT)
+    warmup: int = field(metadata=_whole(0))
+    loss: str = field(metadata=_one_of(LOSSES))
+    positions: str = field(default="none", metadata=_one_of(("none", "learned")))
+    weight_decay: float = field(default=0.01, metadata=_AMOUNT)
+    decay: str = field(default="linear", metadata=_one_of(("linear", "constant", "cosine")))
+    init_std: float = field(default=0.02, metadata=_AMOUNT)
+    length: int = field(default=0, metadata=_whole(0))
     """Characters of a k-hop string, or most pairs of parentheses; 0: as many as in the paper."""
-    min_hops: int = _whole(-1, default=-1)
-    max_hops: int = _whole(-1, default=-1)
+    min_hops: int = field(default=-1, metadata=_whole(-1))
+    max_hops: int = field(default=-1, metadata=_whole(-1))
     """A k-hop training sequence asks for min_hops to max_hops hops, drawn uniformly; -1: always k."""
     norm_gain: bool = False
     """Whether frozen hosts train the gains and shifts of LN. Trained transformers always do."""
-    max_grad_norm: float = _amount(default=0.0)
+    max_grad_norm: float = field(default=0.0, metadata=_AMOUNT)
     """Gradients of larger norm are scaled down to it; 0: never."""
 
     @property
@@ -213,8 +212,7 @@ def _cell(setting: str, task: str, host: str, variant: str) -> Preset:
         host=chosen["sparse"] if host == "sparse" else host,
         loss=made.loss,
         positions=chosen["positions"],
-        **VARIANTS[variant],
-        **numbers,
+        **{**VARIANTS[variant], **numbers},
     )
 
 

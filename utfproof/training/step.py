@@ -78,7 +78,7 @@ class Trainer:
         self.preset, self.seed, self.device, self.dtype = preset, seed, device, dtype
         self.task, self.scored_task = preset.make_task(), preset.make_task(scored=True)
         self.on_gpu = torch.device(device).type == "cuda"
-        chosen = {"paths": PathEngine, "wide": WideEngine}[engine_name(preset, engine)]
+        chosen = PathEngine if engine_name(preset, engine) == "paths" else WideEngine
         self.model = build_model(preset, seed, self.task.context, device=device, dtype=dtype, max_memory=max_memory)
         self.engine: PathEngine | WideEngine = chosen(self.model, self.task.input_ids)
         self.optimizer = self._optimizer()
