@@ -169,8 +169,8 @@ class Before:
         return Batch(inputs, targets, everywhere, everywhere, everywhere)
 
 
-BEFORE = Kind("before", Before, lambda length: [Baseline("chance", "a guess", 1 / 7)],
-              setting={"heads": 2, "layers": 1, "head_dim": 3, "steps": 4, "batch": 5, "learning_rate": 1e-3, "warmup": 1})  # fmt: skip
+BEFORE_SETTING = {"heads": 2, "layers": 1, "head_dim": 3, "steps": 4, "batch": 5, "learning_rate": 1e-3, "warmup": 1}
+BEFORE = Kind("before", Before, lambda length: [Baseline("chance", "a guess", 1 / 7)], setting=BEFORE_SETTING)
 
 
 @pytest.mark.parametrize("setting", SETTINGS)
