@@ -56,7 +56,11 @@ def scaled(source: np.ndarray, one: np.ndarray, to: np.ndarray, sign: int = 1) -
 def multiplier(layers: Sequence[Iterable[Product]], m: int, activation: str, *, tied: bool) -> MLP:
     """The MLP whose layer l adds all products of layers[l] at once: two hidden units a product, entries 0, 1 and -1.
     ResourceLimit before allocating."""
-    joined = [[np.concatenate(part) for part in zip(*map(_rows, products), strict=True)] for products in layers]
+    none = np.zeros(0, dtype=np.int64)
+    joined = [
+        [np.concatenate(part) for part in zip(*map(_rows, [*products, Product(none, none, none)]), strict=True)]
+        for products in layers
+    ]
     width = 2 * max(len(rows[0]) for rows in joined)
     require_memory(4 * 8 * len(joined) * m * width, f"MLPs of {width} hidden units at m = {m}")
     W_gate, W_in = (np.zeros((len(joined), m, width), dtype=np.int64) for _ in range(2))

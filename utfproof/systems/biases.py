@@ -163,7 +163,7 @@ class BiasedTarget:
         """The same function on inputs with X c = 1, without biases: width D + 1, inner value width d + 1, in this target's
         arithmetic. The last coordinate of the stream is 1 at every position. OutsideClass for a target with MLPs."""
         if self.mlp is not None:
-            raise OutsideClass("this target has MLPs: hosts of attention alone do not serve it; use gated-mlp")
+            raise OutsideClass("this target has MLPs: hosts of attention alone do not serve it (gated_models.py does)")
         D, d = self.width, self.shape.head_dim
         lead = (self.shape.layers, self.shape.heads)
 
