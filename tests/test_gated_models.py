@@ -92,7 +92,7 @@ def test_targets_beyond_the_host_are_refused(target):
 
 @pytest.mark.parametrize("dims", [(2, 2, 4, 16, 10), (1, 1, 1, 2, 3), (3, 1, 2, 2, 2)])
 def test_the_size_of_the_page(dims):
-    (H, L, d, b, out), D, K = dims, 8, 5
+    (H, L, d, _, out), D, K = dims, 8, 5
     h = H * d
     sizes = [
         4 * h + 3 * K + h * D + 2 * D * K + 2 * h * K + K * D + (D + K) * (3 * h if layer < L else out)
