@@ -9,13 +9,12 @@ from math import prod
 from operator import mul
 
 import numpy as np
-from flint import fmpz_mat
 
 from utfproof.certificates.tied import kernel_basis
 from utfproof.claims import plain
 from utfproof.claims.claim import Figure, Instance, Run, agree, check
 from utfproof.claims.decisions import decided
-from utfproof.claims.linear import dense, integer_host
+from utfproof.claims.linear import dense, determinant_of, integer_host
 from utfproof.constructions.random import integer_target
 from utfproof.exact.rational import kernel_vector
 from utfproof.ground.arrays import exact
@@ -89,17 +88,6 @@ def _missed(host: Universal, seed: int) -> tuple[list[list[int]], int]:
     return np.hstack([queries, keys, image[:, None]]).tolist(), inner
 
 
-def _definite(gram: plain.Rows) -> bool:
-    """Whether a symmetric matrix is positive definite, by its pivots."""
-    rows = [[Fraction(v) for v in row] for row in gram]
-    for i, pivot in enumerate(rows):
-        if pivot[i] <= 0:
-            return False
-        for row in rows[i + 1 :]:
-            row[:] = [x - row[i] / pivot[i] * y for x, y in zip(row, pivot, strict=True)]
-    return True
-
-
 @check("new:one-layer/one-head")
 def one_head(run: Run) -> Iterator[Instance | Figure]:
     """For sample hosts of M - 1 dimensions: a target on whose solutions the form is definite, with the other sign."""
@@ -111,13 +99,8 @@ def one_head(run: Run) -> Iterator[Instance | Figure]:
             matrix, inner = _missed(integer_host(shape, M - 1, seed), seed)
             d, other, solutions = shape.head_dim, 1 if inner <= 0 else -1, kernel_basis(exact(np.array(matrix)))
             gram = [[other * (_dot(u[:d], v[d:-1]) + _dot(v[:d], u[d:-1])) for v in solutions] for u in solutions]
-            minors = [int(fmpz_mat([row[:k] for row in gram[:k]]).det()) for k in range(1, len(gram) + 1)]
-            both = agree({"FLINT": all(minor > 0 for minor in minors), "plain Fractions": _definite(gram)})
+            minors = [determinant_of([row[:k] for row in gram[:k]]) for k in range(1, len(gram) + 1)]
+            definite = all(minor.value > 0 for minor in minors)
             open_set = len(solutions) == 2 * d - shape.d_in + 1
-            yield Instance(
-                shape,
-                both.value and open_set,
-                f"host {seed} misses a target and all near it",
-                routes=both.routes,
-                m=M - 1,
-            )
+            detail = f"host {seed} misses a target and all near it"
+            yield Instance(shape, definite and open_set, detail, routes=minors[0].routes, m=M - 1)

@@ -10,7 +10,7 @@ import numpy as np
 
 from utfproof.claims import plain
 from utfproof.claims.bounds import served
-from utfproof.claims.claim import Figure, Instance, Run, agree, check
+from utfproof.claims.claim import Figure, Instance, Run, agree, check, label
 from utfproof.claims.decisions import ExactKernel, decided, exact_emulation, figures, rank_of_matrix, small_input
 from utfproof.claims.small_models import LOGIT_MAPS, array, drawn
 from utfproof.constructions import build_host, random_target
@@ -26,7 +26,7 @@ from utfproof.shapes import (
     shared_key_dimension,
     shared_query_dimension,
 )
-from utfproof.systems import Target, prefix_products
+from utfproof.systems import Target, Universal, prefix_products
 
 TABLE = [(4, 2, 24, 4), (2, 4, 30, 30)]
 """The table shapes with d >= d_in."""
@@ -35,10 +35,6 @@ SHARED = ("shared-key", "shared-query")
 
 def _wide(shape: Shape) -> bool:
     return shape.head_dim >= shape.d_in
-
-
-def _identity(name: str, shape: Shape) -> Instance:
-    return served(name, shape, detail=f"every logit and output, M = {matching_dimension(shape)}")
 
 
 @check("new:shared-key")
@@ -55,10 +51,17 @@ def shared_query(run: Run) -> Iterator[Instance | Figure]:
 
 def _shared(run: Run, name: str, formula: Callable[[Shape], int]) -> Iterator[Instance | Figure]:
     for shape in run.shapes(_wide, anchors=[(1, 1, 1, 1), *TABLE], largest=3000):
-        found = _identity(name, shape)
-        yield Instance(shape, found.holds and found.m == formula(shape), found.detail, found.certificate, m=found.m)
-        if (entry := (shape.heads, shape.layers, shape.head_dim, shape.d_in)) in TABLE:
-            yield Figure("m at ({},{},{},{})".format(*entry), int(found.m or 0))
+        yield served(name, shape, least=formula(shape))
+    yield from figures("m", formula, TABLE)
+
+
+def _refused(host: Universal, target: Target, error: type[Exception]) -> bool:
+    """Whether `embed` raises this error."""
+    try:
+        embed(host, target)
+    except error:
+        return True
+    return False
 
 
 @check("new:shared/emulation")
@@ -71,12 +74,8 @@ def shared_emulation(run: Run) -> Iterator[Instance | Figure]:
             for kind, attention in maps.items():
                 found = exact_emulation(host, target, (1, 3), attention)
                 yield Instance(
-                    f"{_at(shape)}, {name}, {kind}", bool(found), "equal rational outputs", routes=found.routes
+                    f"{label(shape)}, {name}, {kind}", bool(found), "equal rational outputs", routes=found.routes
                 )
-
-
-def _at(shape: Shape) -> str:
-    return f"({shape.heads},{shape.layers},{shape.head_dim},{shape.d_in})"
 
 
 def _invertible_target(shape: Shape) -> Target:
@@ -98,7 +97,7 @@ def separate_attention(run: Run) -> Iterator[Instance | Figure]:
         for name in (*SHARED, "tied"):
             found = exact_emulation(build_host(name, shape), target, (3,), plain.separate_attention)
             holds = found.value is (name == "tied")
-            yield Instance(f"{_at(shape)}, {name}", holds, f"equal outputs: {found.value}", routes=found.routes)
+            yield Instance(f"{label(shape)}, {name}", holds, f"equal outputs: {found.value}", routes=found.routes)
 
 
 @check("new:shared/rope")
@@ -121,7 +120,7 @@ def rope(run: Run) -> Iterator[Instance | Figure]:
             error = relative_error(host.forward(x, E, kernel), target.forward(x, kernel))
             holds = error > 0.1 if kind == "RoPE" else error < 1e-9
             small, large = small + (error < 1e-9), large + (error > 0.1)
-            yield Instance(f"{_at(shape)}, {name}, {kind}", holds, f"relative error {error:.1e}")
+            yield Instance(f"{label(shape)}, {name}, {kind}", holds, f"relative error {error:.1e}")
     yield Figure("errors below 1e-9 with causal ALiBi", small)
     yield Figure("errors above 0.1 with RoPE", large)
 
@@ -148,30 +147,20 @@ def singular(run: Run) -> Iterator[Instance | Figure]:
             W_Q[-1][head] = W_K[-1][head] = np.eye(shape.d_in, shape.head_dim, dtype=int).astype(object)
         broken = Target(shape, W_Q, W_K, W_V, target.W_O)
         host = build_host("shared-query", shape)
-        try:
-            embed(host, broken)
-            refused = False
-        except SingularTarget:
-            refused = True
+        refused = _refused(host, broken, SingularTarget)
         # layer L reads the query block of the empty word behind word w: column e_(0...0) of R_w = block (w,0) of E
         last = shape.layers - 1
-        reads = [
-            plain.multiply(plain.routed(host, (*w, 0)), plain.rows(host.U)) for w in plain.words(shape.heads, last)
-        ]
-        queries = [
-            plain.multiply(plain.routed(host, w), plain.rows(host.maps(last, 0).query))
-            for w in plain.words(shape.heads, last)
-        ]
-        same = [_padded(read, shape.head_dim) for read in reads] == queries
-        forced = prefix_products(broken, shape.layers)[:: shape.heads]
-        wanted = array([list(row) for form in prefix_products(broken, last) for row in form])
-        have, need = rank_of_matrix(array([list(row) for form in forced for row in form])), rank_of_matrix(wanted)
+        words, reader = list(plain.words(shape.heads, last)), plain.rows(host.maps(last, 0).query)
+        reads = [plain.multiply(plain.routed(host, (*word, 0)), plain.rows(host.U)) for word in words]
+        queries = [plain.multiply(plain.routed(host, word), reader) for word in words]
+        zeros = [0] * (shape.head_dim - shape.d_out)
+        same = [[[*row, *zeros] for row in read] for read in reads] == queries
+        have, need = (
+            rank_of_matrix(products.reshape(-1, shape.d_in))
+            for products in (prefix_products(broken, shape.layers)[:: shape.heads], prefix_products(broken, last))
+        )
         holds = refused and same and have.value == 0 < need.value
         yield Instance(shape, holds, f"query rank {have.value}, wanted {need.value}", routes=need.routes)
-
-
-def _padded(matrix: plain.Rows, columns: int) -> plain.Rows:
-    return [[*row, *[0] * (columns - len(row))] for row in matrix]
 
 
 @check("new:shared/width")
@@ -182,16 +171,12 @@ def width(run: Run) -> Iterator[Instance | Figure]:
             host = build_host(name, shape)
             for D in range(1, shape.d_in + 2):
                 target = _narrow_target(shape, D)
-                at = f"{_at(shape)}, {name}, D = {D}"
+                at = f"{label(shape)}, {name}, D = {D}"
                 if shape.d_in >= D:
                     found = exact_emulation(host, target, (2,))
                     yield Instance(at, bool(found), "equal rational outputs", routes=found.routes)
                     continue
-                try:
-                    embed(host, target)
-                    refused = False
-                except OutsideClass:
-                    refused = True
+                refused = _refused(host, target, OutsideClass)
                 outside = agree({"embed": refused, "widths": min(shape.head_dim, shape.d_in) < D})
                 yield Instance(at, bool(outside), "refused", routes=outside.routes)
 
@@ -220,21 +205,20 @@ def effective_head_dimension(run: Run) -> Iterator[Instance | Figure]:
     for entry in ((1, 1, 2, 1), (2, 2, 2, 1), (2, 2, 3, 2)):
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
-            shape, narrow_shape = Shape(*entry), Shape(entry[0], entry[1], entry[3], entry[3])
+            shape, inner = Shape(*entry), Shape(entry[0], entry[1], entry[3], entry[3])
         warned = [w.category for w in caught] == [EffectiveHeadDimensionWarning]
-        target, L, H = integer_target(shape, 3), range(entry[1]), range(entry[0])
-        identity = np.broadcast_to(array(plain.identity(shape.d_in)), (len(L), len(H), shape.d_in, shape.d_in))
-        logits = np.stack([np.stack([target.attention_form(layer, h) for h in H]) for layer in L])
-        values = np.stack([np.stack([target.value_form(layer, h) for h in H]) for layer in L])
-        narrow = Target(narrow_shape, logits, identity, values, identity)
-        x = small_input(shape, 3)
+        target, x = integer_target(shape, 3), small_input(shape, 3)
+        logits, values = target.W_Q @ target.W_K.swapaxes(-1, -2), target.W_V @ target.W_O
+        identity = np.broadcast_to(array(plain.identity(shape.d_in)), values.shape)
+        narrow = Target(inner, logits, identity, values, identity)
         found = agree(
             {
                 "plain Fractions": plain.run_target(target, x) == plain.run_target(narrow, x),
                 "systems": bool((target.forward(array(x), kernel) == narrow.forward(array(x), kernel)).all()),
             }
         )
-        yield Instance(shape, bool(found) and warned, f"head dimension {shape.d_in} does the same", routes=found.routes)
+        holds, detail = found.value and warned, f"head dimension {shape.d_in} does the same"
+        yield Instance(shape, holds, detail, routes=found.routes)
     yield from figures("M", matching_dimension, ((4, 2, 24, 4), (4, 2, 4, 4)))
 
 
@@ -251,7 +235,7 @@ def linear_test(run: Run) -> Iterator[Instance | Figure]:
             below = m < matching_dimension(shape) or shape.head_dim == shape.d_in
             holds = found.universal and below and int(found.document["claim"]["rank"]) == counted == m
             yield Instance(shape, holds, f"{name}, rank {m}, M = {matching_dimension(shape)}", found, m=m)
-    anchor = Shape(4, 2, 24, 4)
-    yield Figure("m at (4,2,24,4)", linear_test_dimension(anchor))
-    yield Figure("M at (4,2,24,4)", matching_dimension(anchor))
-    yield Figure("m-bar of the paper, looped, at (4,2,24,4)", paper_looped_dimension(anchor))
+    anchor = [(4, 2, 24, 4)]
+    yield from figures("m", linear_test_dimension, anchor)
+    yield from figures("M", matching_dimension, anchor)
+    yield from figures("m-bar of the paper, looped,", paper_looped_dimension, anchor)

@@ -7,13 +7,14 @@ from collections.abc import Iterator
 import numpy as np
 
 from utfproof.claims import plain
-from utfproof.claims.claim import Figure, Instance, Run, agree, check
+from utfproof.claims.claim import Figure, Instance, Run, check
+from utfproof.claims.decisions import rank_of_matrix
 from utfproof.claims.small_models import seven_dimension_embedding, seven_dimension_host
 from utfproof.constructions import build_host
 from utfproof.constructions.random import integer_target
 from utfproof.decision.local_test import local_test
-from utfproof.exact import rational
 from utfproof.matching import embed
+from utfproof.systems import Target, prefix_products
 
 
 @check("new:local-test/seven")
@@ -26,7 +27,7 @@ def seven(run: Run) -> Iterator[Instance | Figure]:
         if E is None or examined == 6 or plain.rank(plain.rows(target.attention_form(0, 0))) == 0:
             continue
         found = local_test(host, target, np.array(E, dtype=object))
-        ranks = agree({"FLINT": rational.rank(found.jacobian), "plain integers": plain.rank(found.jacobian)})
+        ranks = rank_of_matrix(found.jacobian)
         detail = f"rank {ranks.value} of {found.equations}"
         yield Instance(f"target {examined}", found.rank == ranks.value == found.equations, detail, routes=ranks.routes)
         if examined == 0:
@@ -45,21 +46,15 @@ def at_matching_dimension(run: Run) -> Iterator[Instance | Figure]:
             found for found in (integer_target(shape, seed) for seed in range(100)) if _queries_have_full_rank(found)
         )
         found = local_test(host, target, embed(host, target).E)
-        ranks = agree({"FLINT": rational.rank(found.jacobian), "plain integers": plain.rank(found.jacobian)})
+        ranks = rank_of_matrix(found.jacobian)
         trivial = all((gauge == np.eye(shape.head_dim, dtype=object)).all() for row in found.gauges for gauge in row)
         holds = trivial and found.rank == ranks.value == found.equations
         yield Instance(shape, holds, f"rank {ranks.value} of {found.equations}", routes=ranks.routes, m=host.m)
 
 
-def _queries_have_full_rank(target: object) -> bool:
+def _queries_have_full_rank(target: Target) -> bool:
     """Every head's stacked queries M_w W_Q have rank d, so that gauges are determined."""
-    from utfproof.systems import Target, prefix_products
-
-    assert isinstance(target, Target)
-    for layer in range(target.shape.layers):
-        prefixes = prefix_products(target, layer)
-        for head in range(target.shape.heads):
-            w_q = target.parameters(layer, head)[0]
-            if plain.rank(np.concatenate([prefix @ w_q for prefix in prefixes])) < target.shape.head_dim:
-                return False
-    return True
+    shape = target.shape
+    stacked = [np.concatenate(prefix_products(target, layer)) for layer in range(shape.layers)]
+    queries = (rows @ target.parameters(layer, h)[0] for layer, rows in enumerate(stacked) for h in range(shape.heads))
+    return all(plain.rank(matrix) == shape.head_dim for matrix in queries)
