@@ -295,9 +295,7 @@ def _notes(outcomes: list[Ran]) -> list[str]:
         if outcome.report is not None and outcome.report.undecided is not None:
             notes.append(f"{outcome.case.host} at {_short(outcome.case.shape)}: {outcome.report.undecided}")
         if outcome.tied_targets:
-            notes.append(
-                f"{outcome.case.host}: tied targets, the only ones that a tied host with a residual stream matches"
-            )
+            notes.append(f"{outcome.case.host}: tied targets, the only ones that this host serves")
         notes += [f"{outcome.case.host} without {name}: {reason}" for name, reason in outcome.left_out]
     return list(dict.fromkeys(notes))
 

@@ -322,11 +322,11 @@ def compare(
 
 
 def _served_inputs(host: Universal, law: str) -> str:
-    """The inputs that the host serves its targets on, "" for all; MalformedInput for a law of others."""
+    """The inputs that the host serves its targets on, "" for all; NotDefined for a law of others."""
     entry = CONSTRUCTIONS.get(host.construction)
     served = "" if entry is None else entry.inputs
     if served and law == "uniform":
-        raise MalformedInput(f"{host.construction} serves {served}; choose --inputs one-hot or sum-one")
+        raise NotDefined(f"{host.construction} serves {served}; choose --inputs one-hot or sum-one")
     return served
 
 
