@@ -298,7 +298,7 @@ def big_endian(rows):
 
 ARITHMETIC_FAULTS = {
     "M too large by one": (
-        "certificates.prover.matching_dimension",
+        "certificates.examined.matching_dimension",
         lambda shape: matching_dimension(shape) + 1,
         "tied",
         (2, 1, 1, 1),

@@ -1382,6 +1382,11 @@ class Header:
         """Of hosts without and with a residual stream, those which the file can hold."""
         return tuple(streamed for streamed in (False, True) if self.residual in (None, "true" if streamed else "false"))
 
+    def names(self, digests: tuple[str, str], streamed: bool) -> tuple[str, ...]:
+        """By which certificates name the file, of hosts without or with a residual stream. The digest without the line for
+        the stream names hosts of both kinds: certificates that are older than the line have it."""
+        return digests[: 1 + streamed] if streamed in self.streams() else ()
+
 
 def read_header(handle: BinaryIO, names: set[str] = HOST_TENSORS) -> Header:
     """What a safetensors file of tensors with these names holds; Malformed if it is another file. No data is read."""
@@ -1473,103 +1478,68 @@ def host_sizes(s: Shape, tied: bool, inner: int | None) -> Sizes:
     return expected | {"R_Vv": (*lead, s.m, inner), "R_Vo": (*lead, inner, s.m)}
 
 
-Look = frozenset[tuple[str, tuple[int, ...]]]
-
-
-def look(sizes: Sizes) -> Look:
-    """What the files of hosts that a certificate can be about have in common: their sizes, whatever the inner width."""
-    if len(sizes.get("R_Vv", ())) > 2 and len(sizes.get("R_Vo", ())) > 2:
-        first, second = sizes["R_Vv"], sizes["R_Vo"]
-        if first[-1] == second[-2]:
-            sizes = sizes | {"R_Vv": (*first[:-1], 0), "R_Vo": (*second[:-2], 0, second[-1])}
-    return frozenset(sizes.items())
-
-
-@dataclass
-class Folder:
-    """The files of hosts in one place: those not yet hashed by their looks, the others by digest and by whether the
-    host is said to have a residual stream."""
-
-    waiting: dict[Look, list[str]] = field(default_factory=dict)
-    hashed: dict[tuple[str, bool], str] = field(default_factory=dict)
-
-    def enter(self, digests: tuple[str, str], header: Header, path: str) -> None:
-        """The digest without the line for the stream names hosts of both kinds: certificates for those with a stream
-        have it, too, if they were written before there was one with it."""
-        for streamed in header.streams():
-            for digest in digests[: 1 + streamed]:
-                self.hashed.setdefault((digest, streamed), path)
+def fits(header: Header, s: Shape, tied: bool) -> bool:
+    """Whether tensors have the sizes of such a host, whatever the inner width."""
+    inner = (header.sizes["R_Vv"] or (0,))[-1] if "R_Vv" in header.placed else None
+    return header.sizes == host_sizes(s, tied, inner)
 
 
 class WeightFiles:
-    """Where weights are looked for. In one run every folder is listed, every header read and every file hashed at most
-    once; and a file is hashed anew when it is read for a certificate, so nothing rests on what is remembered here."""
+    """Where weights are looked for. In one run every folder is listed and every file hashed at most once to find them; and
+    a file is hashed anew when it is read for a certificate, so nothing rests on what is remembered here."""
 
     def __init__(self) -> None:
-        self.folders: dict[str, Folder] = {}
+        self.listed: dict[str, dict[str, Header]] = {}  # by place
+        self.hashed: dict[str, tuple[str, str]] = {}  # by path
 
-    def folder(self, place: str) -> Folder:
-        if (known := self.folders.get(place)) is not None:
-            return known
-        found = self.folders[place] = Folder()
-        try:
-            paths = [place]
-            if os.path.isdir(place):
-                with os.scandir(place) as entries:
-                    paths = sorted(entry.path for entry in entries if entry.name.endswith(".safetensors"))
-        except OSError:
-            return found
-        for path in reversed(paths):
+    def headers(self, place: str) -> dict[str, Header]:
+        """The files of hosts in a folder, or the file."""
+        if place not in self.listed:
+            found = self.listed[place] = {}
+            try:
+                names = sorted(os.listdir(place)) if os.path.isdir(place) else [""]
+            except OSError:
+                names = []
+            for path in [os.path.join(place, name) if name else place for name in names]:
+                if path == place or path.endswith(".safetensors"):
+                    try:
+                        with open_regular(path, follow=True) as handle:
+                            found[path] = read_header(handle)
+                    except (Malformed, OSError):
+                        continue  # some other file
+        return self.listed[place]
+
+    def digests(self, path: str) -> tuple[str, str]:
+        if path not in self.hashed:
             try:
                 with open_regular(path, follow=True) as handle:
-                    header = read_header(handle)
+                    self.hashed[path] = canonical_digests(handle, read_header(handle))
             except (Malformed, OSError):
-                continue  # some other file
-            found.waiting.setdefault(look(header.sizes), []).append(path)
-        return found
+                self.hashed[path] = ("", "")
+        return self.hashed[path]
 
-    def find(
-        self, digest: str, residual: bool, folder: str, looks: list[Look], given: tuple[str, ...]
-    ) -> dict[str, Tensor]:
+    def find(self, digest: str, claim: Claim) -> dict[str, Tensor]:
         """The tensors with this digest: those of the files given come first, then the certificate's neighbours, then
-        the folders given. Files that look as the shape asks for are hashed first."""
-        wanted = (digest, residual)
+        the folders given. Files whose sizes are those of the shape are hashed first."""
+        given, residual = claim.options.weights, claim.shape.residual
         files = [place for place in given if not os.path.isdir(place)]
-        folders = [self.folder(place) for place in dict.fromkeys([*files, folder or ".", *given])]
-        # what is hashed already comes first, then files that look as the shape asks for, then the others
-        others = ((known, sizes) for known in folders for sizes in [*known.waiting])
-        for known, sizes in chain(product_of(folders, [None]), product_of(folders, looks), others):
-            found = known.hashed.get(wanted) or self.hashed_until(wanted, known, sizes)
-            if found is not None:
-                return self.load(found, wanted)
-        if any((digest, not residual) in known.hashed for known in folders):
+        found: dict[str, Header] = {}
+        for place in [*files, claim.folder or ".", *given]:
+            found |= {path: header for path, header in self.headers(place).items() if path not in found}
+        for path in sorted(
+            found, key=lambda path: (path not in self.hashed, not fits(found[path], claim.shape, claim.tied))
+        ):
+            if digest in found[path].names(self.digests(path), residual):
+                header, digests, tensors = read_tensors(path, HOST_TENSORS)
+                if digest not in header.names(digests, residual):
+                    raise Malformed("the weights changed while they were read")
+                return tensors
+        if any(digest in header.names(self.digests(path), not residual) for path, header in found.items()):
             raise Malformed(
                 f"the weights {digest[:16]}... are those of a host with{'out' * residual} a residual stream, and the shape "
                 f"says that there is {'one' if residual else 'none'}"
             )
         raise Malformed(f"no weights with the digest {digest[:16]}... beside the certificate or under --weights")
-
-    def hashed_until(self, wanted: tuple[str, bool], known: Folder, sizes: Look | None) -> str | None:
-        """The path of the file that is wanted among those with this look."""
-        waiting = known.waiting.get(sizes, []) if sizes is not None else []
-        while waiting and wanted not in known.hashed:
-            path = waiting.pop()
-            try:
-                with open_regular(path, follow=True) as handle:
-                    header = read_header(handle)
-                    digests = canonical_digests(handle, header)
-            except (Malformed, OSError):
-                continue
-            known.enter(digests, header, path)
-        return known.hashed.get(wanted)
-
-    def load(self, path: str, wanted: tuple[str, bool]) -> dict[str, Tensor]:
-        header, digests, tensors = read_tensors(path, HOST_TENSORS)
-        now = Folder()
-        now.enter(digests, header, path)
-        if wanted not in now.hashed:
-            raise Malformed("the weights changed while they were read")
-        return tensors
 
 
 def read_tensors(path: str, names: set[str]) -> tuple[Header, tuple[str, str], dict[str, Tensor]]:
@@ -3129,10 +3099,7 @@ class Kind:
             claim.weights_digest = digest(named, "weights", claim)
             if not cls.stored:
                 raise Malformed(f"{cls.name} is not for weights from a file")
-            looks = [look(host_sizes(claim.shape, claim.tied, inner)) for inner in (None, 0)]
-            claim.weights = claim.options.files.find(
-                named, claim.shape.residual, claim.folder, looks, claim.options.weights
-            )
+            claim.weights = claim.options.files.find(named, claim)
             require_host_tensors(claim.weights)
             claim.construction = f"{system} weights {named[:16]}"
             return

@@ -12,18 +12,17 @@ from typing import Any
 
 import numpy as np
 
+from utfproof.certificates.examined import Examined, constructed, opened, settings_of
 from utfproof.certificates.format import Certificate, certificate
-from utfproof.certificates.sources import DenseSource, RandomDraw, StoredWeights, host_document
 from utfproof.constructions import construction
 from utfproof.errors import MalformedInput, NotDefined, Undecided
 from utfproof.exact import gfp
 from utfproof.ground.arrays import hstack, is_torch, require_device
 from utfproof.ground.generator import integer_matrix
-from utfproof.ground.laws import check_dtype, check_law, check_seed
 from utfproof.ground.notions import Notion
 from utfproof.ground.resources import require_memory
 from utfproof.shapes import Shape, column_groups, linear_test_dimension, matching_dimension, positive_integer
-from utfproof.weights import HostFile, stored_host
+from utfproof.weights import HostFile
 
 GAUGES = 3
 """Seeds of drawn gauges that are tried after the default one."""
@@ -80,58 +79,36 @@ test_matrix.__test__ = False  # type: ignore[attr-defined]  # not a pytest test
 test_columns.__test__ = False  # type: ignore[attr-defined]  # not a pytest test
 
 
-def linear_test_certificate(
-    name: str,
-    shape: Shape,
-    m: int | None = None,
-    *,
-    seed: int = 0,
-    law: str = "uniform",
-    dtype: str = "float64",
-    device: str = "cpu",
-    primes: tuple[int, ...] | None = None,
-    max_memory: int | None = None,
-) -> Certificate:
+def linear_test_certificate(name: str, shape: Shape, m: int | None = None, **options: Any) -> Certificate:
     """Universality by attention-matching, for all untied targets, of `random` or `random-tied`; m defaults to the number of
-    columns, (d + d_in) S + d_in H^L without a residual stream. primes: tried in turn.
+    columns, (d + d_in) S + d_in H^L without a residual stream. options: as for `certify`, without a notion.
 
     Raises MalformedInput for other constructions, NotDefined unless d_in = d_out <= d, Undecided where the rank found is not
     full (which proves nothing), ResourceLimit before allocating.
     """
-    entry = construction(name)
-    if not entry.is_random:
+    if not construction(name).is_random:
         raise MalformedInput(f"the linear test is for random, random-tied and weights from a file, got {name!r}")
     require_linear_test(shape)
     m = linear_test_dimension(shape) if m is None else positive_integer("m", m)
-    host = host_document(entry, seed=check_seed(seed), law=check_law(law), dtype=check_dtype(dtype))
-    return _certified(RandomDraw(shape, m, seed, law, dtype, entry.tied, device), host, primes, max_memory)
+    settings = settings_of(options)
+    return linear_test(constructed(name, shape, m, settings=settings, **options))
 
 
-def linear_test_weights(
-    host: HostFile,
-    *,
-    layers: int | None = None,
-    d_in: int | None = None,
-    residual: bool | None = None,
-    device: str = "cpu",
-    primes: tuple[int, ...] | None = None,
-    max_memory: int | None = None,
-) -> Certificate:
-    """The same for a host given as a file; the certificate is bound to the file's content. layers, d_in and residual as for
-    `certify_weights`."""
-    stored = stored_host(host, layers=layers, d_in=d_in, residual=residual, max_memory=max_memory)
-    document = stored.document
-    require_linear_test(stored.shape)
-    source = StoredWeights(stored.file, stored.shape, stored.m, stored.tied, device)
-    found = _certified(source, document, primes, max_memory)
-    stored.file.require_unchanged()
+def linear_test_weights(host: HostFile, **options: Any) -> Certificate:
+    """The same for a host given as a file, whose content the certificate is bound to. options: as for `certify_weights`."""
+    settings = settings_of(options)
+    examined = opened(host, Notion.ATTENTION_MATCHING, settings=settings, **options)
+    require_linear_test(examined.shape)
+    found = linear_test(examined)
+    examined.require_unchanged()
     return found
 
 
-def _certified(
-    source: DenseSource, host: dict[str, Any], primes: tuple[int, ...] | None, max_memory: int | None
-) -> Certificate:
-    shape, m = source.shape, source.m
+def linear_test(host: Examined) -> Certificate:
+    """The certificate of a dense host that passes, or Undecided."""
+    source, primes, max_memory = host.source, host.settings.primes, host.settings.max_memory
+    assert source is not None
+    shape, m = host.shape, host.m
     columns, M = linear_test_dimension(shape), matching_dimension(shape)
     if m < columns:
         raise Undecided(
@@ -152,7 +129,7 @@ def _certified(
                 "linear-test",
                 shape,
                 m,
-                host,
+                host.document,
                 evidence if gauges is None else evidence | {"gauges": gauges.tolist()},
                 rank=columns,
                 notion=Notion.ATTENTION_MATCHING,

@@ -9,11 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import islice
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
 from utfproof.certificates import recheck
+from utfproof.certificates.examined import Examined, constructed, opened, require_witness, settings_of
 from utfproof.certificates.format import (
     INLINE_LIMIT,
     ROWS_WRITTEN_OUT,
@@ -22,10 +23,9 @@ from utfproof.certificates.format import (
     certificate,
     integer,
     integer_array,
-    shape_of,
 )
 from utfproof.certificates.identities import identity_certificate
-from utfproof.certificates.linear_test import linear_test_certificate
+from utfproof.certificates.linear_test import linear_test
 from utfproof.certificates.lower_bounds import dimension_certificate
 from utfproof.certificates.residual import (
     missed_distance,
@@ -33,10 +33,10 @@ from utfproof.certificates.residual import (
     streaming_certificate,
     tied_stream_relation,
 )
-from utfproof.certificates.sources import DenseSource, RandomDraw, StoredWeights, flint_matrix, host_document
+from utfproof.certificates.sources import flint_matrix
 from utfproof.certificates.structure import ATTEMPTS, find_relation
-from utfproof.constructions import CONSTRUCTIONS, Construction, build_host, construction, resolve_m
-from utfproof.errors import MalformedInput, ResourceLimit, Undecided
+from utfproof.constructions import CONSTRUCTIONS, build_host
+from utfproof.errors import ResourceLimit, Undecided
 from utfproof.exact import gfp, lifting
 from utfproof.ground.arrays import require_device, to_numpy
 from utfproof.ground.notions import Notion
@@ -46,7 +46,7 @@ from utfproof.ground.selection import SelectionMatrix
 from utfproof.matching import distance_bound, r_all
 from utfproof.matching.modular import stacked_memory
 from utfproof.shapes import Shape, matching_dimension
-from utfproof.weights import HostFile, stored_host
+from utfproof.weights import HostFile
 
 WITNESS_PRIMES = (65521, 65519, 65497)
 """The three largest primes below 2^16, for witnesses where small primes fail: 2 bytes an entry."""
@@ -61,178 +61,241 @@ MORE_PRIMES = 8
 
 
 @dataclass(frozen=True)
-class WeightsDecision:
+class Decision:
     """What was decided about a host, and the reason in a sentence (no full stop; layers count from 1, heads from 0)."""
 
     certificate: Certificate
-    reason: str
+    reason: str = ""
 
     @property
     def universal(self) -> bool:
-        """True if the host is universal by matching, False if that is refuted."""
+        """True if the host is universal by the certificate's notion, False if that is refuted."""
         return self.certificate.universal
 
 
-def certify(
-    name: str,
-    shape: Shape,
-    m: int | None = None,
-    *,
-    seed: int = 0,
-    law: str = "uniform",
-    dtype: str = "float64",
-    notion: Notion | str | None = None,
-    witness: bool = False,
-    device: str = "cpu",
-    primes: tuple[int, ...] | None = None,
-    max_memory: int | None = None,
-) -> Certificate:
+def certify(name: str, shape: Shape, m: int | None = None, **options: Any) -> Certificate:
     """Decide universality of a named construction; the certificate says which way, and by which notion.
 
     With a residual stream `tied` is about all tied targets (L >= 2), every other construction about all untied ones.
-    notion: "matching", the default but for the constructions that serve by attention-matching; or "attention-matching", by
-    an identity (shared-key, shared-query, ...) or the linear test (random hosts, d >= d_in), which can only say yes.
-    witness: give random hosts' certificates the inverse of a minor, so
-    that checking costs matrix-vector products only. device: where random weights are drawn and eliminated ("cpu", or a
-    torch device). primes: tried in turn; the default has short entries for witnesses.
+    options: seed, law and dtype of random hosts; notion, "matching" by default but for the constructions that serve by
+    attention-matching; and those of `examined.Settings` (witness, device, primes, max_memory).
 
     Raises Undecided when no kind of certificate settles the question, NotDefined outside the construction's shapes,
     ResourceLimit before allocating.
     """
-    entry = construction(name)
-    m = resolve_m(entry, shape, m)
-    asked = Notion(notion) if notion is not None else entry.notion or Notion.MATCHING
-    if witness and not entry.is_random:
-        raise MalformedInput(f"--witness belongs to random constructions; {name} has a certificate of linear size")
-    if witness and asked is not Notion.MATCHING:
-        raise MalformedInput(f"--witness belongs to certificates by matching, got {asked.value}")
-    if not entry.certified:
-        raise Undecided(
-            f"no kind of certificate names {name}; the evidence is a written proof with tests ({entry.page})"
-        )
-    if entry.notion not in (None, Notion.MATCHING, Notion.ATTENTION_MATCHING) and asked is not entry.notion:
-        raise Undecided(
-            f"{name} has no certificate by {asked.value}; it serves {entry.targets} targets by {entry.notion.value}"
-        )
-    M = matching_dimension(shape)
-    square = shape.d_in == shape.d_out  # what the kinds about attention-matching are specified for
-    if entry.identity is not None and entry.notion is asked and (square or not entry.is_host):
-        return _accepted(identity_certificate(name, shape, m, max_memory=max_memory))
-    if asked is Notion.ATTENTION_MATCHING and entry.is_random and square and shape.head_dim >= shape.d_in:
-        return linear_test_certificate(
-            name, shape, m, seed=seed, law=law, dtype=dtype, device=device, primes=primes, max_memory=max_memory
-        )
-    if asked is not Notion.MATCHING:
-        raise Undecided(
-            f"no certificate kind decides {name} by {asked.value} at {shape}; by matching it is "
-            + (
-                f"refuted (m = {m} < M = {M})"
-                if m < M and not shape.residual
-                else "a different question, whose yes implies this one's"
-            )
-            + ": ask with --notion matching"
-        )
-    if entry.notion is Notion.ATTENTION_MATCHING and not entry.rebuilt:
-        if m >= M:
-            raise Undecided(f"no certificate kind decides {name} by matching at m = {m} >= M = {M}")
-        return dimension_certificate(shape, m)
-    host = host_document(entry, seed=seed, law=law, dtype=dtype)
-    if entry.permutation and shape.residual:
-        return streaming_certificate(entry, shape, m, host, max_memory)
-    if not entry.serves_untied(shape):
-        return _tied_stream(shape, m, host).certificate
-    if m < M:
-        return certificate("rank-deficient", shape, m, host, {"method": "dimension"}, rank=None)
-    if entry.is_random:
-        draw = RandomDraw(shape, m, seed, law, dtype, entry.tied, device)
-        return _decide_dense(draw, host, primes, witness, max_memory).certificate
-    if entry.permutation and M > ROWS_WRITTEN_OUT:  # the checker derives the rows, which takes it this memory
-        require_memory(600 * shape.heads**shape.layers + 5 * M, f"checking {name} at {shape}", max_memory)
-        return _accepted(certificate("rank-permutation", shape, m, host, {"rows": STANDARD}, rank=M))
-    return _certify_index_map(entry, shape, m, host, max_memory)
+    settings = settings_of(options)
+    return decide(constructed(name, shape, m, settings=settings, **options)).certificate
 
 
-def _accepted(stated: Certificate) -> Certificate:
-    """What a construction's record says of it and nothing here has computed, once the independent checker has found it so.
-
-    Undecided where it has not: a record may be wrong.
-    """
-    name, shape = stated.document["claim"]["host"]["construction"], shape_of(stated.document)
-    with stage(f"checking {name}"):
-        fault = recheck.fault(stated, f"choose a smaller shape: checking {name} at {shape}")
-    if fault is not None:
-        raise Undecided(f"the record of {name} says how it serves its targets at {shape}, and is wrong: {fault}")
-    return stated
-
-
-def certify_weights(
-    host: HostFile,
-    *,
-    layers: int | None = None,
-    d_in: int | None = None,
-    residual: bool | None = None,
-    witness: bool = False,
-    device: str = "cpu",
-    primes: tuple[int, ...] | None = None,
-    max_memory: int | None = None,
-) -> Certificate:
+def certify_weights(host: HostFile, **options: Any) -> Certificate:
     """The certificate of `decide_weights`."""
-    return decide_weights(
-        host,
-        layers=layers,
-        d_in=d_in,
-        residual=residual,
-        witness=witness,
-        device=device,
-        primes=primes,
-        max_memory=max_memory,
-    ).certificate
+    return decide_weights(host, **options).certificate
 
 
-def decide_weights(
-    host: HostFile,
-    *,
-    layers: int | None = None,
-    d_in: int | None = None,
-    residual: bool | None = None,
-    witness: bool = False,
-    device: str = "cpu",
-    primes: tuple[int, ...] | None = None,
-    max_memory: int | None = None,
-) -> WeightsDecision:
+def decide_weights(host: HostFile, **options: Any) -> Decision:
     """Decide universality by matching of a host given as a file (its name, or open); the certificate is bound to its content.
 
-    layers: for tied weights whose metadata does not say it. d_in: does not enter R_all; the metadata's or d_out unless
-    given. residual: whether there is a residual stream, where the metadata does not say it. Raises as `certify` does, and
-    MalformedInput for files that hold no host.
+    options: layers, d_in and residual as for `examined.opened`, and those of `examined.Settings`. Raises as `certify` does,
+    and MalformedInput for files that hold no host.
     """
-    stored = stored_host(host, layers=layers, d_in=d_in, residual=residual, max_memory=max_memory)
-    shape, m, document = stored.shape, stored.m, stored.document
-    if stored.tied and shape.residual and shape.layers > 1:
-        found = _tied_stream(shape, m, document)
-    elif m < stored.M:
-        proof = certificate("rank-deficient", shape, m, document, {"method": "dimension"}, rank=None)
-        found = WeightsDecision(proof, f"the embedding dimension m = {m} is below M = {stored.M}")
-    else:
-        source = StoredWeights(stored.file, shape, m, stored.tied, device)
-        found = _decide_dense(source, document, primes, witness, max_memory)
-    stored.file.require_unchanged()
+    settings = settings_of(options)
+    return decide(opened(host, settings=settings, **options))
+
+
+def decide(host: Examined) -> Decision:
+    """The stages after the first: ask each strategy in turn whether it can decide the host, and have it build the evidence."""
+    require_witness(host)
+    chosen = next((strategy for strategy in STRATEGIES if strategy.can(host)), None)
+    if chosen is None:
+        raise Undecided(_no_kind(host))
+    found = chosen.build(host)
+    if chosen.of_the_record:
+        _require_accepted(found.certificate, host)
+    host.require_unchanged()
     return found
 
 
-def _tied_stream(shape: Shape, m: int, host: dict[str, Any]) -> WeightsDecision:
-    """No tied host with a residual stream matches all untied targets for L >= 2, whatever its weights."""
-    z = tied_stream_relation(shape)
-    reason = (
-        "the layers share their weights, so with a residual stream the head words (0, ..., 0, h) and (h, 0, ..., 0) have "
-        "equal columns (0 is the stream)"
+def _no_kind(host: Examined) -> str:
+    """Why no kind of certificate is for this host and notion."""
+    entry, asked, m, M = host.construction, host.notion, host.m, host.M
+    if not entry.certified:
+        return f"no kind of certificate names {entry.name}; what it serves is shown in docs/proofs and by the tests"
+    if entry.notion not in (None, Notion.MATCHING, Notion.ATTENTION_MATCHING) and asked is not entry.notion:
+        return f"{entry.name} has no certificate by {asked.value}; it serves {entry.targets} targets by {entry.notion.value}"
+    if asked is Notion.MATCHING:
+        return f"no kind of certificate decides {entry.name} by matching at m = {m} >= M = {M}"
+    below = m < M and not host.shape.residual
+    other = f"refuted (m = {m} < M = {M})" if below else "a different question, whose yes implies this one's"
+    return (
+        f"no certificate kind decides {entry.name} by {asked.value} at {host.shape}; by matching it is {other}: ask with "
+        "--notion matching"
     )
-    return WeightsDecision(_deficient(shape, m, host, z, next(iter(z))), reason)
 
 
-def _certify_index_map(
-    entry: Construction, shape: Shape, m: int, host: dict[str, Any], max_memory: int | None
-) -> Certificate:
+def _require_accepted(stated: Certificate, host: Examined) -> None:
+    """Undecided where the checker rejects what a construction's record says of it, which nothing here has computed."""
+    with stage(f"checking {host.name}"):
+        fault = recheck.fault(stated, f"choose a smaller shape: checking {host.name} at {host.shape}")
+    if fault is not None:
+        raise Undecided(
+            f"the record of {host.name} says how it serves its targets at {host.shape}, and is wrong: {fault}"
+        )
+
+
+class Strategy(Protocol):
+    """A way to decide hosts by one kind of certificate. of_the_record: it states what the construction's record says."""
+
+    of_the_record: bool = False
+
+    def can(self, host: Examined) -> bool:
+        """Whether this is the kind for the host; asked in the order of STRATEGIES."""
+        ...
+
+    def build(self, host: Examined) -> Decision:
+        """The decision with its evidence, or Undecided."""
+        ...
+
+
+class ByIdentity(Strategy):
+    """Constructions whose embedding is made of the target's own matrices."""
+
+    of_the_record = True
+
+    def can(self, host: Examined) -> bool:
+        entry = host.entry
+        if entry is None or not entry.certified or entry.identity is None:
+            return False
+        return entry.notion is host.notion and (host.square or not entry.is_host)
+
+    def build(self, host: Examined) -> Decision:
+        return Decision(identity_certificate(host.name, host.shape, host.m, max_memory=host.settings.max_memory))
+
+
+class ByLinearTest(Strategy):
+    """Random hosts by attention-matching."""
+
+    def can(self, host: Examined) -> bool:
+        asked = host.notion is Notion.ATTENTION_MATCHING and host.source is not None
+        return asked and host.square and host.shape.head_dim >= host.shape.d_in
+
+    def build(self, host: Examined) -> Decision:
+        return Decision(linear_test(host))
+
+
+class OfMatching(Strategy):
+    """The rest is about matching, for hosts that the kinds of certificates name."""
+
+    def can(self, host: Examined) -> bool:
+        """Constructions that have a notion of their own are decided by it, if they can be asked about matching at all."""
+        if host.notion is not Notion.MATCHING or (host.entry and not host.entry.certified):
+            return False
+        own = host.entry.notion if host.entry else None
+        return own in (None, Notion.MATCHING, Notion.ATTENTION_MATCHING) and (
+            host.entry is None or own is not Notion.ATTENTION_MATCHING or host.entry.rebuilt
+        )
+
+
+class ByEveryHost(Strategy):
+    """Below M no host at all is universal: for constructions whose matrices no checker rebuilds."""
+
+    def can(self, host: Examined) -> bool:
+        entry = host.entry
+        asked = entry is not None and entry.certified and entry.notion is Notion.ATTENTION_MATCHING
+        return asked and host.notion is Notion.MATCHING and not host.construction.rebuilt and host.m < host.M
+
+    def build(self, host: Examined) -> Decision:
+        return Decision(dimension_certificate(host.shape, host.m))
+
+
+class ByStreamingColumns(OfMatching):
+    """`sparse` and `tied` with a residual stream."""
+
+    def can(self, host: Examined) -> bool:
+        return super().can(host) and host.shape.residual and host.entry is not None and host.entry.permutation
+
+    def build(self, host: Examined) -> Decision:
+        made = streaming_certificate(host.construction, host.shape, host.m, host.document, host.settings.max_memory)
+        return Decision(made)
+
+
+class ByEqualColumns(OfMatching):
+    """No tied host with a residual stream matches all untied targets for L >= 2, whatever its weights."""
+
+    def can(self, host: Examined) -> bool:
+        if not super().can(host):
+            return False
+        if host.entry is not None:
+            return not host.entry.serves_untied(host.shape)
+        return host.tied and host.shape.residual and host.shape.layers > 1
+
+    def build(self, host: Examined) -> Decision:
+        z = tied_stream_relation(host.shape)
+        reason = (
+            "the layers share their weights, so with a residual stream the head words (0, ..., 0, h) and (h, 0, ..., 0) "
+            "have equal columns (0 is the stream)"
+        )
+        return Decision(_deficient(host, z, next(iter(z))), reason)
+
+
+class ByDimension(OfMatching):
+    """Below M, the number of columns, the rank cannot be M."""
+
+    def can(self, host: Examined) -> bool:
+        return super().can(host) and host.m < host.M
+
+    def build(self, host: Examined) -> Decision:
+        proof = certificate("rank-deficient", host.shape, host.m, host.document, {"method": "dimension"}, rank=None)
+        return Decision(proof, f"the embedding dimension m = {host.m} is below M = {host.M}")
+
+
+class ByElimination(OfMatching):
+    """The rank of R_all modulo a prime, or an exact kernel vector: random hosts, and weights from a file."""
+
+    def can(self, host: Examined) -> bool:
+        return super().can(host) and host.source is not None
+
+    def build(self, host: Examined) -> Decision:
+        return _decide_dense(host)
+
+
+class ByStandardRows(OfMatching):
+    """Permutations of many columns: the checker derives the rows, which takes it this memory."""
+
+    of_the_record = True
+
+    def can(self, host: Examined) -> bool:
+        return super().can(host) and host.construction.permutation and host.M > ROWS_WRITTEN_OUT
+
+    def build(self, host: Examined) -> Decision:
+        needed = 600 * host.shape.heads**host.shape.layers + 5 * host.M
+        require_memory(needed, f"checking {host.name} at {host.shape}", host.settings.max_memory)
+        evidence = {"rows": STANDARD}
+        return Decision(certificate("rank-permutation", host.shape, host.m, host.document, evidence, rank=host.M))
+
+
+class ByIndexMap(OfMatching):
+    """Constructions of zeros and ones: a permutation, or a kernel vector."""
+
+    def build(self, host: Examined) -> Decision:
+        return Decision(_certify_index_map(host))
+
+
+STRATEGIES: tuple[Strategy, ...] = (
+    ByIdentity(),
+    ByLinearTest(),
+    ByEveryHost(),
+    ByStreamingColumns(),
+    ByEqualColumns(),
+    ByDimension(),
+    ByElimination(),
+    ByStandardRows(),
+    ByIndexMap(),
+)
+"""In the order in which they are asked."""
+
+
+def _certify_index_map(host: Examined) -> Certificate:
+    entry, shape, m, max_memory = host.construction, host.shape, host.m, host.settings.max_memory
     matrix = r_all(build_host(entry.name, shape, m, max_memory=max_memory))
     assert isinstance(matrix, SelectionMatrix)
     rows = matrix.unit_rows()
@@ -243,9 +306,11 @@ def _certify_index_map(
         )
     if rows is not None:
         array, sidecars = integer_array(rows)
-        return certificate("rank-permutation", shape, m, host, {"rows": array}, rank=matrix.shape[1], sidecars=sidecars)
+        return certificate(
+            "rank-permutation", shape, m, host.document, {"rows": array}, rank=matrix.shape[1], sidecars=sidecars
+        )
     z = _selection_kernel(matrix) or _dense_kernel(matrix, f"R_all of {entry.name} at {shape}, m = {m},", max_memory)
-    return _deficient(shape, m, host, z)
+    return _deficient(host, z)
 
 
 def _permutations() -> list[str]:
@@ -284,12 +349,12 @@ def _selection_kernel(matrix: SelectionMatrix) -> dict[int, int] | None:
     return None
 
 
-def _deficient(shape: Shape, m: int, host: dict[str, Any], z: dict[int, int], column: int | None = None) -> Certificate:
+def _deficient(host: Examined, z: dict[int, int], column: int | None = None) -> Certificate:
     """The refutation that z gives; the isolating column is the one with the largest entry (the best distance bound). With a
     residual stream it is one for which the routed target is missed (`refuting_column`)."""
     if len(z) > INLINE_LIMIT:
         raise ResourceLimit(f"the kernel vector has {len(z)} entries, a certificate holds at most {INLINE_LIMIT}")
-    positions = sorted(z)
+    shape, positions = host.shape, sorted(z)
     values = [z[i] for i in positions]
     if shape.residual:
         column = refuted_column(shape, z) if column is None else column
@@ -303,7 +368,7 @@ def _deficient(shape: Shape, m: int, host: dict[str, Any], z: dict[int, int], co
         "distance_squared": [_written(distance.numerator), _written(distance.denominator)],
         "z": [[_written(i), _written(v)] for i, v in zip(positions, values, strict=True)],
     }
-    return certificate("rank-deficient", shape, m, host, evidence, rank=None)
+    return certificate("rank-deficient", shape, host.m, host.document, evidence, rank=None)
 
 
 def _written(value: int) -> int | str:
@@ -320,11 +385,12 @@ def _written(value: int) -> int | str:
     return text
 
 
-def _decide_dense(
-    source: DenseSource, host: dict[str, Any], primes: tuple[int, ...] | None, witness: bool, max_memory: int | None
-) -> WeightsDecision:
+def _decide_dense(host: Examined) -> Decision:
+    source, settings = host.source, host.settings
+    assert source is not None
+    primes, witness, max_memory = settings.primes, settings.witness, settings.max_memory
     asked = primes or gfp.SMALL_PRIMES + (WITNESS_PRIMES if witness else gfp.DEFAULT_PRIMES)
-    shape, m, M = source.shape, source.m, matching_dimension(source.shape)
+    shape, m, M = host.shape, host.m, matching_dimension(host.shape)
     if source.device != "cpu":
         require_device(source.device)
     needed = stacked_memory(shape, m, M) if source.device == "cpu" else 8 * (3 * m * M + 4 * m * m)
@@ -342,14 +408,14 @@ def _decide_dense(
             raise Undecided(f"{source} has full rank over the rationals but not modulo {primes}; pass other primes")
         if found is not None:
             evidence, sidecars = found
-            proof = certificate("rank-modular", shape, m, host, evidence, rank=M, sidecars=sidecars)
-            return WeightsDecision(proof, f"R_all has full rank, M = {M}, modulo the prime {p}")
+            proof = certificate("rank-modular", shape, m, host.document, evidence, rank=M, sidecars=sidecars)
+            return Decision(proof, f"R_all has full rank, M = {M}, modulo the prime {p}")
         # a small prime misleads too often to look for integers behind it
         if p > SEARCH_FROM:
             require_memory(8 * (6 * m * M + 4 * m * m), f"kernel of {source}", max_memory)
             relation = find_relation(source, source.r_all(p), p, max_memory=max_memory)
             if relation is not None:
-                return WeightsDecision(_deficient(shape, m, host, relation.z), relation.reason)
+                return Decision(_deficient(host, relation.z), relation.reason)
     raise Undecided(
         f"{source} is rank-deficient modulo {tried} primes, which proves nothing, and no kernel vector was found"
     )

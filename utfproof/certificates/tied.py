@@ -11,13 +11,13 @@ the differences are vectors z of the second kind, and often all there are.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import comb, gcd
 from typing import Any
 
 import numpy as np
 
+from utfproof.certificates.examined import Examined, constructed, opened, settings_of
 from utfproof.certificates.format import INLINE_LIMIT, Certificate, certificate, integer
 from utfproof.certificates.identities import identity_certificate
 from utfproof.certificates.lower_bounds import (
@@ -28,15 +28,14 @@ from utfproof.certificates.lower_bounds import (
     span_dimension,
     target_entries,
 )
-from utfproof.certificates.prover import certify
+from utfproof.certificates.prover import decide
 from utfproof.certificates.residual import reduced_columns
-from utfproof.certificates.sources import RandomDraw, StoredWeights, host_document, require_rebuilt
-from utfproof.constructions import build_host, construction, resolve_m
+from utfproof.certificates.sources import RandomDraw, require_rebuilt
+from utfproof.constructions import build_host, construction
 from utfproof.constructions.random import integer_target
 from utfproof.errors import NotDefined, ResourceLimit, Undecided
 from utfproof.exact import gfp
 from utfproof.ground.arrays import exact
-from utfproof.ground.laws import check_dtype, check_law, check_seed
 from utfproof.ground.notions import Notion
 from utfproof.ground.resources import require_memory
 from utfproof.ground.selection import SelectionMatrix
@@ -51,7 +50,7 @@ from utfproof.shapes import (
     tied_targets_dimension,
 )
 from utfproof.systems import TiedUniversal, Universal
-from utfproof.weights import HostFile, stored_host
+from utfproof.weights import HostFile
 
 KERNEL_ENTRIES = 40_000
 """Largest R_all (entries) whose kernel is computed over the rationals."""
@@ -59,84 +58,50 @@ TRIALS = 4
 """Random targets that a kernel vector is tested with before it is taken to be annihilated by all; the checker proves that."""
 
 
-@dataclass(frozen=True)
-class _Host:
-    """What the decision needs of a host."""
-
-    name: str
-    shape: Shape
-    m: int
-    document: dict[str, Any]
-    residues: Callable[[int], Any] | None
-    """R_all modulo a prime, centred; None for {0,1} constructions, which have no certificates of kind `tied-kernel`."""
-    rational: Callable[[], np.ndarray]
-    """R_all [m, M] in exact true entries."""
-    tied: bool = False
-
-
-def certify_tied(
-    name: str,
-    shape: Shape,
-    m: int | None = None,
-    *,
-    seed: int = 0,
-    law: str = "uniform",
-    dtype: str = "float64",
-    primes: tuple[int, ...] | None = None,
-    max_memory: int | None = None,
-) -> Certificate:
+def certify_tied(name: str, shape: Shape, m: int | None = None, **options: Any) -> Certificate:
     """Decide whether a named construction matches all tied targets of width d_in = d_out.
 
     A host of full rank M gets the certificate for all untied targets, which says more; `commuting-trie` that of its
-    identity. Raises Undecided where no certificate settles it (the message has what is known of the dimension that tied
-    targets span), NotDefined unless d_in = d_out and outside the construction's shapes, ResourceLimit before allocating.
+    identity. options: as for `certify`, without a notion. Raises Undecided where no certificate settles it (the message has
+    what is known of the dimension that tied targets span), NotDefined unless d_in = d_out and outside the construction's
+    shapes, ResourceLimit before allocating.
     """
     _require_square(shape)
+    settings = settings_of(options)
     entry = construction(name)
     if entry.identity is not None and (entry.notion, entry.targets) == (Notion.MATCHING, "all tied"):
-        return identity_certificate(name, shape, m, max_memory=max_memory)
-    m = resolve_m(entry, shape, m)  # first: outside its shapes there is no file to point to either
+        return identity_certificate(name, shape, m, max_memory=settings.max_memory)
+    host = constructed(name, shape, m, notion=Notion.MATCHING, settings=settings, **options)
     require_rebuilt(entry)
-    if entry.permutation:
-        return certify(name, shape, m, notion=Notion.MATCHING, max_memory=max_memory)
-    document = host_document(entry, seed=check_seed(seed), law=check_law(law), dtype=check_dtype(dtype))
-
-    def dense() -> np.ndarray:
-        if not entry.is_random:
-            return _dense(r_all(build_host(name, shape, m, max_memory=max_memory)))
-        host = build_host(name, shape, m, seed=seed, law=law, dtype=dtype, max_memory=max_memory)
-        R_Q, R_K, R_V, U = (exact(tensor) for tensor in (host.R_Q, host.R_K, host.R_V, host.U))
-        return _dense(r_all(replace(host, R_Q=R_Q, R_K=R_K, R_V=R_V, U=U)))
-
-    residues = RandomDraw(shape, m, seed, law, dtype, entry.tied).r_all if entry.is_random else None
-    return _decide(_Host(name, shape, m, document, residues, dense, entry.tied), primes, max_memory)
+    return decide(host).certificate if entry.permutation else _decide(host)
 
 
-def certify_tied_weights(
-    host: HostFile,
-    *,
-    layers: int | None = None,
-    d_in: int | None = None,
-    residual: bool | None = None,
-    primes: tuple[int, ...] | None = None,
-    max_memory: int | None = None,
-) -> Certificate:
-    """The same for a host given as a file; layers, d_in and residual as for `certify_weights`. The certificate is bound to
-    the file's content, but for one that no host of this dimension matches all tied targets."""
-    stored = stored_host(host, layers=layers, d_in=d_in, residual=residual, max_memory=max_memory)
-    file, shape, m, tied, document = stored.file, stored.shape, stored.m, stored.tied, stored.document
-    _require_square(shape)
-
-    def dense() -> np.ndarray:
-        parts = {tensor: exact(array) for tensor, array in file.tensors.items()}
-        first = parts["R_Vv" if "R_Vv" in parts else "R_V"]
-        kind = TiedUniversal if tied else Universal
-        return _dense(r_all(kind(shape, m, parts["R_Q"], parts["R_K"], first, parts["U"], R_Vo=parts.get("R_Vo"))))
-
-    source = StoredWeights(file, shape, m, tied)
-    found = _decide(_Host(file.path, shape, m, document, source.r_all, dense, tied), primes, max_memory)
-    file.require_unchanged()
+def certify_tied_weights(host: HostFile, **options: Any) -> Certificate:
+    """The same for a host given as a file; options as for `certify_weights`. The certificate is bound to the file's content,
+    but for one that no host of this dimension matches all tied targets."""
+    settings = settings_of(options)
+    examined = opened(host, settings=settings, **options)
+    _require_square(examined.shape)
+    found = _decide(examined)
+    examined.require_unchanged()
     return found
+
+
+def _rational(host: Examined) -> np.ndarray:
+    """R_all [m, M] in exact true entries."""
+    shape, m = host.shape, host.m
+    if host.stored is not None:
+        parts = {tensor: exact(array) for tensor, array in host.stored.file.tensors.items()}
+        first = parts["R_Vv" if "R_Vv" in parts else "R_V"]
+        kind = TiedUniversal if host.tied else Universal
+        return _dense(r_all(kind(shape, m, parts["R_Q"], parts["R_K"], first, parts["U"], R_Vo=parts.get("R_Vo"))))
+    limit = host.settings.max_memory
+    if not isinstance(host.source, RandomDraw):
+        return _dense(r_all(build_host(host.name, shape, m, max_memory=limit)))
+    drawn = host.source
+    made = build_host(host.name, shape, m, seed=drawn.seed, law=drawn.law, dtype=drawn.dtype, max_memory=limit)
+    R_Q, R_K, R_V, U = (exact(tensor) for tensor in (made.R_Q, made.R_K, made.R_V, made.U))
+    return _dense(r_all(replace(made, R_Q=R_Q, R_K=R_K, R_V=R_V, U=U)))
 
 
 def span_upper_bound(shape: Shape) -> int:
@@ -163,16 +128,16 @@ def _dense(matrix: Any) -> np.ndarray:
     return matrix.to_dense(object) if isinstance(matrix, SelectionMatrix) else np.asarray(matrix, dtype=object)
 
 
-def _decide(host: _Host, primes: tuple[int, ...] | None, max_memory: int | None) -> Certificate:
-    shape, m, M = host.shape, host.m, matching_dimension(host.shape)
-    tried = primes or gfp.DEFAULT_PRIMES
+def _decide(host: Examined) -> Certificate:
+    shape, m, M, max_memory = host.shape, host.m, host.M, host.settings.max_memory
+    tried = host.settings.primes or gfp.DEFAULT_PRIMES
     if m < tied_targets_dimension(shape) and min(shape.d_in, shape.head_dim) >= shape.layers:
         return dimension_certificate(shape, m, targets=ALL_TIED)
     require_memory(8 * (3 * m * M + 4 * m * m), f"the rank of R_all of {host.name} at {shape}, m = {m},", max_memory)
     ranks = {}
-    if host.residues is not None:
+    if host.source is not None:
         for p in tried:
-            ranks[p] = gfp.rank(host.residues(p), p, overwrite=True)
+            ranks[p] = gfp.rank(host.source.r_all(p), p, overwrite=True)
             if ranks[p] == M:
                 evidence = {"method": "recompute", "prime": p}
                 return certificate("rank-modular", shape, m, host.document, evidence, rank=M)
@@ -189,7 +154,7 @@ def _decide(host: _Host, primes: tuple[int, ...] | None, max_memory: int | None)
             f"R_all of {host.name} has {m} x {M} entries; a rational kernel is computed up to {KERNEL_ENTRIES} entries. "
             f"{known}{rank}"
         )
-    basis = kernel_basis(host.rational())
+    basis = kernel_basis(_rational(host))
     if not basis:
         raise Undecided(f"R_all of {host.name} at {shape}, m = {m}, has full rank; no certificate kind says so here")
     refuted = _tied_target(host, basis)
@@ -247,7 +212,7 @@ def _pairs(z: list[int], name: str) -> list[list[int | str]]:
     return pairs
 
 
-def _tied_target(host: _Host, basis: list[list[int]]) -> Certificate | None:
+def _tied_target(host: Examined, basis: list[list[int]]) -> Certificate | None:
     """The refutation by the kernel vector with the fewest digits that some drawn target does not annihilate."""
     vectors = sorted(basis, key=lambda z: (sum(abs(v).bit_length() for v in z), z))
     columns = np.array(vectors, dtype=object).T
@@ -270,11 +235,11 @@ def _tied_target(host: _Host, basis: list[list[int]]) -> Certificate | None:
 
 
 def _tied_kernel(
-    host: _Host, basis: list[list[int]], ranks: dict[int, int], primes: tuple[int, ...], known: str
+    host: Examined, basis: list[list[int]], ranks: dict[int, int], primes: tuple[int, ...], known: str
 ) -> Certificate:
     shape, m = host.shape, host.m
     rank = matching_dimension(shape) - len(basis)
-    if host.residues is None:
+    if host.source is None:
         raise Undecided(
             f"{host.name} at {shape}, m = {m}: every tied target drawn annihilates the kernel of R_all, but the certificate "
             "kind that says so is for random hosts and weights from a file; write the host to a file and decide that"
