@@ -123,7 +123,7 @@ def _no_kind(host: Examined) -> str:
     if entry.notion not in (None, Notion.MATCHING, Notion.ATTENTION_MATCHING) and asked is not entry.notion:
         return f"{entry.name} has no certificate by {asked.value}; it serves {entry.targets} targets by {entry.notion.value}"
     if asked is Notion.MATCHING:
-        return f"no kind of certificate decides {entry.name} by matching at m = {m} >= M = {M}"
+        return f"no certificate kind decides {entry.name} by matching at m = {m} >= M = {M}"
     below = m < M and not host.shape.residual
     other = f"refuted (m = {m} < M = {M})" if below else "a different question, whose yes implies this one's"
     return (
