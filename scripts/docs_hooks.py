@@ -6,6 +6,7 @@ certificates and the tables of measurements. Formulas become MathML, which brows
 
 from __future__ import annotations
 
+import csv
 import importlib
 import json
 import posixpath
@@ -198,10 +199,22 @@ def training_table() -> str:
     return utfproof("tables", "--results", "results/training", "--markdown")
 
 
+def independent_table() -> str:
+    """Runs of the independent trainer at the paper's steps, as results/independent.csv has them."""
+    lines = (ROOT / "results" / "independent.csv").read_text(encoding="utf-8").splitlines()
+    rows = [row for row in csv.DictReader(lines[1:]) if not row["other"]]
+    names = ("hops", "variant", "host", "positions", "hops_in_training", "steps", "seed")
+    head = ("hops", "variant", "host", "positions", "hops in training", "steps", "seed", "accuracy", "paper")
+    return markdown_table(
+        head, ([*(row[name] for name in names), row["accuracy_percent"], row["paper_percent"]] for row in rows)
+    )
+
+
 TABLES: dict[str, Callable[[], str]] = {
     "bench": bench_table,
     "verdicts": verdict_table,
     "training": training_table,
+    "independent": independent_table,
     "hosts": host_table,
     "house": lambda: "![Rooms and their imports](pictures/house.svg)",
     "depth": lambda: "![m against L: the paper, least without MLPs, with gated MLPs](pictures/depth.svg)",

@@ -75,6 +75,9 @@ def report(
         ],
     }
     rows = {"page": f"{path}, {len(page):,} bytes"}
+    if skipped := [f"{source.name} ({source.why})" for source in found.sources if not source.kind]:
+        more = f" and {len(skipped) - 5} more" if len(skipped) > 5 else ""
+        rows["skipped"] = f"{', '.join(skipped[:5])}{more}"
     for part in parts:
         rows[part.title] = "\n".join(f"{'' if fine else 'INVALID: '}{text}" for fine, text in part.lines)
     return Outcome(document, f"report {folder}", rows)

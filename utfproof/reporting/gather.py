@@ -96,7 +96,7 @@ def gather(folder: Path, *, skip: Path | None = None) -> Gathered:
 
 
 def files_below(folder: Path) -> Iterator[Path]:
-    """Regular files in order of their paths. Links to folders are not followed."""
+    """Everything but folders in order of their paths. Links to folders are not followed."""
     try:
         entries = sorted(folder.iterdir())
     except OSError as error:
@@ -106,12 +106,14 @@ def files_below(folder: Path) -> Iterator[Path]:
             continue
         if path.is_dir() and not path.is_symlink():
             yield from files_below(path)
-        elif path.is_file():
+        else:
             yield path
 
 
 def read(path: Path, name: str, certificates: dict[str, dict[str, Any]]) -> Source:
     """One file; its certificates are added to those known."""
+    if not path.is_file():
+        return Source(name, 0, "", "", why="no regular file")
     size = path.stat().st_size
     if path.suffix not in (".json", ".jsonl", ".db"):
         return Source(name, size, "", "", why="not JSON")
