@@ -433,7 +433,7 @@ OPTIONS = {
         2,
         "--tolerance must be positive",
     ),
-    "no time": (["search", "exhaustive", "-H", 2, "-L", 2, "--m", 2, "--seconds", 0], 2, "positive number of seconds"),
+    "no time": (["search", "exhaustive", "-H", 2, "-L", 2, "--m", 2, "--seconds", 0], 2, "--seconds must be positive"),
     "time that is none": (
         ["search", "exhaustive", "-H", 2, "-L", 2, "--m", 2, "--seconds", "nan"],
         2,

@@ -401,3 +401,11 @@ def test_command_refuses(arguments, word, capsys):
     assert out == ""
     assert word in err
     assert len(err.splitlines()) == 1
+
+
+@pytest.mark.parametrize("shape", ["-H 2 -L 2", "-H 4 -L 8 -d 8 --d-in 16", "-H 3 -L 4 -d 2 --d-in 2 --residual"])
+def test_one_shape_is_a_paragraph_and_one_table_of_a_hundred_columns(capsys, shape):
+    assert run(["frontier", *shape.split()]) == 0
+    out = capsys.readouterr().out
+    assert max(map(len, out.splitlines())) <= 100
+    assert out.count("least m  ") == 1
