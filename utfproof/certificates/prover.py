@@ -119,7 +119,7 @@ def _no_kind(host: Examined) -> str:
     """Why no kind of certificate is for this host and notion."""
     entry, asked, m, M = host.construction, host.notion, host.m, host.M
     if not entry.certified:
-        return f"no kind of certificate names {entry.name}; what it serves is shown in docs/proofs and by the tests"
+        return f"no kind of certificate names {entry.name}; the evidence is a written proof with tests ({entry.page})"
     if entry.notion not in (None, Notion.MATCHING, Notion.ATTENTION_MATCHING) and asked is not entry.notion:
         return f"{entry.name} has no certificate by {asked.value}; it serves {entry.targets} targets by {entry.notion.value}"
     if asked is Notion.MATCHING:
