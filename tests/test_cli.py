@@ -247,16 +247,6 @@ def test_random_targets_of_other_kinds(cli):
     assert report["max_relative_error"] < 1e-12
 
 
-@pytest.mark.parametrize(
-    "command", ["certify", "decide", "verify", "refute-lower", "build", "embed", "emulate", "check"]
-)
-def test_help_has_an_example(cli, command):
-    code, out, _ = cli(command, "--help")
-    assert code == 0
-    assert "Example" in out
-    assert f"utfproof {command}" in out
-
-
 def test_version(cli):
     assert cli("--version")[1].startswith("utfproof ")
 

@@ -237,7 +237,6 @@ def embed(
     require_writable(output, certificate)
     if not minimize:
         options.refuse_undrawn(stated, host, "law", "dtype", *(["seed"] if layout == OWN_LAYOUT else []))
-        options.require_distinct(output, target, Path(host))
     model: Target | Reading
     if layout == OWN_LAYOUT and module is None:
         from utfproof.models import refuse_models

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from utfproof.attention import EVERY_KERNEL, KERNEL_NAMES, parse_kernel
 from utfproof.cli import questions as options
-from utfproof.cli.command import Context, Found, Prepared, command
+from utfproof.cli.command import Prepared, command
 from utfproof.cli.options import Device, Draw, MaxMemory, ShapeOptions, amount, argument, option, required_shape
 from utfproof.cli.outcome import Outcome
 from utfproof.commands.hosts import OWN_NORM
@@ -105,33 +105,11 @@ def _prepared(given: dict[str, Any], folder: Path) -> Iterator[Prepared]:
     yield found, {}
 
 
-def _found(given: dict[str, Any], context: Context) -> Found:
-    from utfproof.emulation.engines import Placement
-    from utfproof.emulation.sweep import Case, run_case
-
-    Placement(given["device"], given["precision"])  # a missing device is this machine's doing: no result
-    run, pair, draw = (_group(group, given) for group in (RunOptions, PairOptions, Draw))
-    case = Case(options.quiet(required_shape, given), given["host"], given["target_law"])
-    try:
-        outcome = run_case(case, _plan(run, pair, draw, given["trials"], context.max_memory))
-    except MalformedInput as error:
-        return {"verdict": "refused", "reason": str(error)}, {}
-    if outcome.report is None:
-        verdict = "cannot carry the target" if outcome.failed else "refused"
-        return {"verdict": verdict, "reason": outcome.refusal, "report": outcome.document()}, {}
-    said = {True: "outputs agree", False: "outputs differ", None: "undecided"}
-    return {"verdict": said[outcome.report.holds], "report": outcome.document()}, {}
-
-
-def _group(group: Any, given: dict[str, Any]) -> Any:
-    return group(**{part.name: given[part.name] for part in fields(group)})
-
-
 @command(
     "Examples: utfproof emulate sparse -H 4 -L 2 -d 24 --d-in 4 --trials 3 --attention softmax,rope; "
     "utfproof emulate sparse,tied,random --shapes all --attention all --target-law uniform,graded",
+    version=2,
     prepare=_prepared,
-    find=_found,
 )
 def emulate(
     *,

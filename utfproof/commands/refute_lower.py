@@ -51,8 +51,7 @@ def refute_lower(
             positive_integer(name, value)
     beside = target or output.with_name(output.stem + ".target.safetensors")
     require_writable(beside)
-    for path in (output, beside):
-        options.require_distinct(path, host)
+    options.require_distinct(beside, host)
     if output.resolve() == beside.resolve():
         raise MalformedInput(f"certificate and target need different names, got {output}")
     values = read_shared_host(host, layers=layers, d_in=d_in, head_dim=head_dim, max_memory=max_memory)

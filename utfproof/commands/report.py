@@ -15,28 +15,11 @@ from utfproof.ground.resources import default_limit, limits
 if TYPE_CHECKING:
     from utfproof.reporting.gather import Gathered
 
-COMMANDS = (
-    ("utfproof verify -o {folder}/verify.json", "every claim decided anew"),
-    ("utfproof frontier --heads 1..4 --layers 1..6 --json > {folder}/frontier.json", "how small hosts can be"),
-    (
-        "utfproof emulate sparse,tied,shared-key,random --shapes all --attention all --json > {folder}/emulate.json",
-        "errors and their bounds",
-    ),
-    ("utfproof bench all -o {folder}/bench-all.json", "ratios of times"),
-    (
-        "utfproof train parentheses/sparse/attention --steps 200 --results {folder}/training",
-        "a brief run of one of the paper's experiments (needs torch)",
-    ),
-)
-"""What fills a folder: commands, and what each is for."""
 
-
-@command("Example: utfproof report results -o report.html; without a folder it says how to fill one")
+@command("Example: utfproof report results -o report.html")
 def report(
     *,
-    folder: Annotated[
-        Path | None, argument("Folder of results, with its subfolders; without one: how to fill one.", metavar="DIR")
-    ] = None,
+    folder: Annotated[Path, argument("Folder of results, with its subfolders.", metavar="DIR")],
     output: Annotated[Path | None, written("Page to write; report.html by default.", "-o", "--output")] = None,
     max_memory: MaxMemory = None,
 ) -> Outcome:
@@ -46,10 +29,6 @@ def report(
     Files are known by their content; others are listed as not shown. Charts need matplotlib. Exit 0: the page is written,
     even where it says that a result is invalid. 2: a result lacks what its kind has.
     """
-    if folder is None:
-        if output is not None:
-            raise MalformedInput("-o names the page of a folder: utfproof report DIR -o PAGE.html")
-        return _how()
     from utfproof.reporting.gather import KINDS, gather
     from utfproof.reporting.report import report_page, sections_of_report
 
@@ -90,17 +69,3 @@ def _require_no_result(path: Path, found: Gathered, folder: Path) -> None:
     for source in found.sources:
         if path.exists() and (folder / source.name).exists() and path.samefile(folder / source.name):
             raise MalformedInput(f"writing {path} would overwrite a file of {folder}; choose another name")
-
-
-def _how() -> Outcome:
-    """How to fill a folder."""
-    commands = [(line.format(folder="results"), purpose) for line, purpose in COMMANDS]
-
-    def show() -> None:
-        print("A report is made of a folder of results. Any of these fill one; the order is free:\n")
-        print("  mkdir -p results")
-        for line, purpose in commands:
-            print(f"  {line}\n      {purpose}")
-        print("\nThen: utfproof report results -o report.html")
-
-    return Outcome({"commands": [{"command": line, "purpose": purpose} for line, purpose in commands]}, text=show)

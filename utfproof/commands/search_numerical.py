@@ -24,10 +24,10 @@ _SAID_ALWAYS = ("free", "notion", "looped", "restarts", "iterations", "seed")
 NOTIONS = {notion.word: notion for notion in (Notion.SHARED_ATTENTION, Notion.ATTENTION_MATCHING)}
 
 
-def _engine(device: str, torch: bool) -> Any:
+def _engine(device: str) -> Any:
     from utfproof.search.levenberg import NUMPY, TORCH, SearchEngine
 
-    return SearchEngine(TORCH if torch or device != "cpu" else NUMPY, device)
+    return SearchEngine(TORCH if device != "cpu" else NUMPY, device)
 
 
 def _problem(given: Given) -> Problem:
@@ -115,9 +115,6 @@ def search_numerical(
             "cpu, or a torch device such as cuda: restarts and targets in one batch there.", aside=True, advanced=True
         ),
     ] = "cpu",
-    torch: Annotated[
-        bool, option("Compute with torch on the CPU too, in place of NumPy.", "--torch", aside=True, advanced=True)
-    ] = False,
     repeat: Annotated[Path | None, option("Repeat the run logged in RUN.json.")] = None,
     output: Annotated[Path | None, written("Log of the run to write (.json).", "-o", "--output", document=True)] = None,
     seed: Seed = 0,
@@ -139,7 +136,7 @@ def search_numerical(
         problem, setting = log.read_run(repeat)
     else:
         problem, setting = _problem(given), _setting(given)
-    limit, engine = max_memory, _engine(device, torch)
+    limit, engine = max_memory, _engine(device)
     workers = _workers(workers) if device == "cpu" else 0
     groups = -(-setting.restarts // batches(setting.restarts, engine))
     with stage("search", groups, unit="groups of restarts") as doing:

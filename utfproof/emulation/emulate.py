@@ -50,7 +50,9 @@ class Emulation(Result):
 
     def document(self) -> dict[str, Any]:
         """For --json."""
-        return {**self.report.document(), "shape": self.host.shape.document(self.host.m)}
+        verdict = {True: "outputs agree", False: "outputs differ", None: "undecided"}[self.holds]
+        shape = self.host.shape.document(self.host.m)
+        return {"verdict": verdict, **self.report.document(), "shape": shape}
 
 
 def emulate(
