@@ -38,7 +38,6 @@ from utfproof.cli.app import application, run
 ROOT = Path(__file__).parents[1]
 COPIED, LINKED = ("docs", "results", "scripts"), ("certificates", "proofs", "tests", "utfproof")
 STAND_INS = {
-    "python scripts/train_parentheses.py --out target.safetensors": ("parentheses.safetensors", "target.safetensors"),
     "python scripts/train_induction.py --out induction.safetensors": ("induction.safetensors", "induction.safetensors"),
 }
 """Training takes too long for the default tier: the file that the command wrote once takes the place of its output."""

@@ -3,6 +3,7 @@
 import copy
 import hashlib
 import json
+import os
 import shutil
 import sqlite3
 import zlib
@@ -204,3 +205,14 @@ def test_the_command(folder, tmp_path, capsys):
     (tmp_path / "empty").mkdir()
     assert run(["report", str(tmp_path / "empty")]) == 2
     assert run(["report"]) == 2
+
+
+def test_what_is_skipped_is_named_in_a_line(folder, capsys):
+    place = folder(a=EMULATION)
+    (place / "notes.txt").write_text("x")
+    os.mkfifo(place / "pipe.json")  # to read it would wait for ever
+    (place / "figures.csv").write_text("# source: a table\na,b\n1,2\n")
+    assert run(["report", str(place), "-o", str(place.parent / "page.html")]) == 0
+    shown = " ".join(capsys.readouterr().out.split())
+    assert "skipped notes.txt (neither JSON nor CSV), pipe.json (no regular file)" in shown
+    assert "1 table" in shown

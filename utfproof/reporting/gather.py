@@ -1,11 +1,11 @@
 """A folder of results: which file is what, by its content.
 
-The rule: a JSON object of a kind in KINDS is shown; every other file is listed as not shown. A file whose JSON is damaged is
-listed so as well.
+The rule: a JSON object of a kind in KINDS, or a CSV file, is shown; every other file is listed as not shown, with the reason.
 """
 
 from __future__ import annotations
 
+import csv
 import hashlib
 import json
 import sqlite3
@@ -30,6 +30,7 @@ KINDS = {
     "sweep": "sweep: results of its jobs",
     "check": "check: which certificates are valid",
     "output": "the verdict that a command printed",
+    "table": "a table of figures",
 }
 MOST_FILES = 20_000
 MOST_BYTES = 256 * 2**20
@@ -115,15 +116,18 @@ def read(path: Path, name: str, certificates: dict[str, dict[str, Any]]) -> Sour
     if not path.is_file():
         return Source(name, 0, "", "", why="no regular file")
     size = path.stat().st_size
-    if path.suffix not in (".json", ".jsonl", ".db"):
-        return Source(name, size, "", "", why="not JSON")
+    if path.suffix not in (".json", ".jsonl", ".db", ".csv"):
+        return Source(name, size, "", "", why="neither JSON nor CSV")
     if size > MOST_BYTES:
         return Source(name, size, "", "", why=f"larger than {MOST_BYTES} bytes")
     data = read_bytes(path)
     digest = hashlib.sha256(data).hexdigest()
     document: Any
     try:
-        if path.suffix == ".db":
+        if path.suffix == ".csv":
+            lines = [line for line in data.decode().splitlines() if not line.startswith("#")]
+            kind, document = "table", list(csv.reader(lines))
+        elif path.suffix == ".db":
             kind, document = "sweep", sweep_of(path, certificates)
         elif path.suffix == ".jsonl":
             document = [json.loads(line) for line in data.splitlines() if line.strip()]

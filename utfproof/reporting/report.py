@@ -27,6 +27,7 @@ def sections_of_report(found: Gathered) -> list[Section]:
         "frontier": frontier,
         "emulation": emulation,
         "bench": bench,
+        "table": csv_tables,
         "training": training,
         "optimum": optimum,
     }
@@ -99,6 +100,13 @@ def bench(sources: list[Source]) -> Section:
             made.charts.append((source.name, bars(drawn, "ratio")))
         head = ("work", "size", "compared with", "ratio", "beside busy processes")
         made.tables.append(Table(source.name, head, rows))
+    return made
+
+
+def csv_tables(sources: list[Source]) -> Section:
+    """CSV files as they are; lines that begin with # are their sources."""
+    made = Section("tables", "Tables", lines=[(True, counted(len(sources), "table"))])
+    made.tables += [Table(source.name, source.document[0], source.document[1:]) for source in sources]
     return made
 
 
