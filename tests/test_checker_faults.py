@@ -176,8 +176,8 @@ def count_too_many(self, layer, head, block):
 
 
 def off_by_one(claim, bound=checker.dimension_bound):
-    have, needed, names = bound(claim)
-    return have - 1, needed, names
+    have, *rest = bound(claim)
+    return have - 1, *rest
 
 
 def queries_for_keys(shape, entries, by_layer=checker.by_layer):
@@ -210,7 +210,7 @@ def never_projected(self, layer, head, block):
 
 
 def bounds_off_by_one(claim, words, generic_bounds=checker.generic_bounds):
-    return ((have - 1, needed, names) for have, needed, names in generic_bounds(claim, words))
+    return ((have - 1, *rest) for have, *rest in generic_bounds(claim, words))
 
 
 def heads_exchanged(self, layer, head, block, move=checker.Tied.move):

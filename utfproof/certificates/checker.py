@@ -3623,38 +3623,47 @@ EVERY = ("host", "tied host")
 GIVEN = ("shared-attention-universal", "looped-shared-attention-universal")
 
 
-def dimension_bound(claim: Claim) -> tuple[int, int, str]:
-    """(a, b, what they are): no host is universal if a < b. The tables of section 10.1."""
+Inequality: TypeAlias = tuple[int, int, str, str]  # a, b, what they are, and where it is proved that a < b refutes
+
+
+def dimension_bound(claim: Claim) -> Inequality:
+    """No host is universal if a < b. The tables of section 10.1."""
     s, words = claim.shape, claim.shape.heads**claim.shape.layers
+    shared, b = "shared-attention.md, section", s.d_in
     if s.residual:
         return residual_bound(claim)
     match claim.notion, claim.targets, claim.free:
         case "matching", "all untied", _:
-            return s.m, s.columns, "m and M"
-        case "matching", "all tied", _ if min(s.d_in, s.head_dim) >= s.layers:
-            return s.m, s.columns, "m and M"
+            return s.m, s.columns, "m and M", "decision-theorem.md, section 3"
+        case "matching", "all tied", _ if min(b, s.head_dim) >= s.layers:
+            return s.m, s.columns, "m and M", "decision-theorem.md, section 5"
         case "shared attention", "all untied", "E":
-            return s.m, s.d_out * words, "m and d_out H^L"
-        case "shared attention", "all untied", "E and U" if (s.heads, s.layers, s.d_in, s.d_out) == (3, 1, 1, 1):
-            return s.m, 3, "m and 3"
+            return s.m, s.d_out * words, "m and d_out H^L", f"{shared} 2"
+        case "shared attention", "all untied", "E and U" if (s.heads, s.layers, b, s.d_out) == (3, 1, 1, 1):
+            return s.m, 3, "m and 3", "frontier.md, section 4"
         case "shared attention", "all untied", "E and U":
-            return s.m**2, words, "m^2 and H^L"
+            return s.m**2, words, "m^2 and H^L", f"{shared} 3"
         case "shared attention", "all tied", "E":
-            return s.m, s.counts, "m and C(L+H-1, H-1)"
+            return s.m, s.counts, "m and C(L+H-1, H-1)", f"{shared} 7"
         case "shared attention", "all tied", "E and U":
-            return s.m**2, s.counts, "m^2 and C(L+H-1, H-1)"
-        case "functional", "all untied", _ if s.layers == 1 and s.d_in == s.d_out and no_room(s):
-            return s.m, s.columns, "m and M"
-        case "functional", "all untied", _ if s.layers == 1 and s.head_dim <= s.d_in == s.d_out:
-            bound = s.heads * (s.d_in**2 + 2 * s.head_dim * s.d_in - s.head_dim**2)
-            return s.d_in * s.m, bound, "d_in m and H (d_in^2 + 2 d d_in - d^2)"
-        case "attention-matching", "all untied", _ if s.heads == s.layers == s.d_in == s.d_out == 1:
-            return s.m, 3, "m and 3"
-    if claim.targets in GENERIC and s.d_in == s.d_out:
+            return s.m**2, s.counts, "m^2 and C(L+H-1, H-1)", f"{shared} 7"
+        case "functional", "all untied", _ if s.layers == 1 and b == s.d_out and no_room(s):
+            return s.m, s.columns, "m and M", "sharper-frontier.md, Theorem D"
+        case "functional", "all untied", _ if s.layers == 1 and s.head_dim <= b == s.d_out:
+            needed = s.heads * (b**2 + 2 * s.head_dim * b - s.head_dim**2)
+            return b * s.m, needed, "d_in m and H (d_in^2 + 2 d d_in - d^2)", "fibre-dimension.md, section 2"
+        case "attention-matching", "all untied", _ if s.heads == s.layers == b == s.d_out == 1:
+            return s.m, 3, "m and 3", "fibre-dimension.md, section 3"
+    if claim.targets in GENERIC and b == s.d_out:
         rows = list(generic_bounds(claim, words))
-        if rows:  # the first that m violates, if there is one
-            return next((row for row in rows if row[0] < row[1]), rows[0])
+        if rows:
+            return violated(rows)
     raise Malformed(f"the format has no bound {claim.how} at {s}")
+
+
+def violated(rows: list[Inequality]) -> Inequality:
+    """The first that m violates, if there is one."""
+    return next((row for row in rows if row[0] < row[1]), rows[0])
 
 
 def no_room(s: Shape) -> bool:
@@ -3662,100 +3671,106 @@ def no_room(s: Shape) -> bool:
     return s.head_dim * (s.heads + 1) <= s.d_in or (s.heads, s.head_dim, s.d_in) == (2, 1, 2)
 
 
-def residual_bound(claim: Claim) -> tuple[int, int, str]:
+def residual_bound(claim: Claim) -> Inequality:
     """The third table of section 10.1."""
     s = claim.shape
     square = s.d_in == s.d_out
     if claim.notion == "matching" and (claim.targets == "all untied" or (claim.targets == "generic untied" and square)):
-        if claim.construction == "every tied host" and s.layers > 1:
-            return 0, 1, "whatever m, equal and different columns"  # of the words (0, ..., 0, h) and (h, 0, ..., 0)
-        return s.m, s.columns, "m and M"
+        if claim.construction == "every tied host" and s.layers > 1:  # the words (0, ..., 0, h) and (h, 0, ..., 0)
+            return 0, 1, "whatever m, equal and different columns", "residual.md, section 3"
+        return s.m, s.columns, "m and M", "residual.md, section 1"
     if claim.notion == "matching" and claim.targets in TIED and square and min(s.d_in, s.head_dim) >= s.layers:
-        return s.m, s.reduced_columns, "m and 2dS + d_out (1 + S)"
+        return s.m, s.reduced_columns, "m and 2dS + d_out (1 + S)", "residual.md, section 4"
     if claim.notion in ("attention-matching", "functional") and claim.targets == GENERIC[0] and square:
         b, narrow, words = s.d_in, min(s.head_dim, s.d_in), s.leaves
         forms = 2 * narrow * b - narrow**2
-        rows = [
-            (b * (s.m - b * words), s.layers * s.heads * forms, "d_in (m - d_in (H+1)^L) and L H (2 d' d_in - d'^2)")
-        ]
+        have, front = b * (s.m - b * words), "d_in (m - d_in (H+1)^L) and "
+        rows = [(have, s.layers * s.heads * forms, front + "L H (2 d' d_in - d'^2)", "residual-frontier.md, section 4")]
         if s.head_dim <= b:
             rest = b - s.heads * s.head_dim
             x, y = (s.letters, 1) if rest <= s.head_dim else (b, rest)
-            room, front = 0, 1  # the sum of x^t y^(L-1-t), and x^L
-            for _ in range(s.layers):
-                room, front = room * y + front, front * x
-            rows.append((
-                b * (s.m - b * words) * y ** (s.layers - 1), s.heads * forms * room,
-                "d_in (m - d_in (H+1)^L) and H (2 d d_in - d^2) (1 + q + ... + q^(L-1))",
-            ))  # fmt: skip
+            room = sum(x**t * y ** (s.layers - 1 - t) for t in range(s.layers))
+            what = front + "H (2 d d_in - d^2) (1 + q + ... + q^(L-1))"
+            rows.append((have * y ** (s.layers - 1), s.heads * forms * room, what, "sharper-frontier.md, Theorem C"))
         elif s.layers > 1:
             rows += wide_bounds(s, words, s.letters)
-        return next((row for row in rows if row[0] < row[1]), rows[0])
+        return violated(rows)
     raise Malformed(f"the format has no bound {claim.how} at {s}")
 
 
-def wide_bounds(s: Shape, words: int, letters: int) -> list[tuple[int, int, str]]:
+def wide_bounds(s: Shape, words: int, letters: int) -> list[Inequality]:
     """d > d_in, L >= 2; `letters` behind each other make the words."""
     b, H, L, t = s.d_in, s.heads, s.layers, (s.head_dim - s.d_in) // 2
     found = [min(letters, b**2), *(min(letters ** (q // 2), b) * min(letters ** (-(-q // 2)), b) for q in range(2, L))]
     needed = b**2 * (words + H + H * sum(found)) - H * t * (s.head_dim - t) * sum(found)
     what = "d_in m and d_in^2 (words + H (K_0 + ... + K_{L-1})) - H t (d - t) (K_1 + ... + K_{L-1})"
-    return [(s.m, b * (words + L * H) + 1, "m and d_in (words + L H) + 1"), (b * s.m, needed, what)]
+    return [
+        (s.m, b * (words + L * H) + 1, "m and d_in (words + L H) + 1", "wide-heads.md, Theorem A"),
+        (b * s.m, needed, what, "wide-heads.md, Theorem C"),
+    ]
 
 
-def generic_bounds(claim: Claim, words: int) -> Iterator[tuple[int, int, str]]:
+def generic_bounds(claim: Claim, words: int) -> Iterator[Inequality]:
     """The second table of section 10.1; d_in = d_out."""
     s, m, b, H, L = claim.shape, claim.shape.m, claim.shape.d_in, claim.shape.heads, claim.shape.layers
     narrow = min(s.head_dim, b)
     paths = narrow >= L  # tied targets can follow every path
     untied = claim.targets == GENERIC[0]
+    shared, frontier, three = (
+        "shared-attention.md, section",
+        "frontier.md, section",
+        "three-dimensions-do-not-suffice.md",
+    )
+    decision = f"decision-theorem.md, section {3 if untied else 5}"
     match claim.notion, claim.free:
         case "matching", _:
             if untied or paths:
-                yield m, s.columns, "m and M"
+                yield m, s.columns, "m and M", decision
             elif b == 1:
                 spanned = 2 * s.head_dim * H * math.comb(L - 1 + H, H) + s.counts
-                yield m, spanned, "m and 2dH C(L-1+H, H) + C(L+H-1, H-1)"
+                yield m, spanned, "m and 2dH C(L-1+H, H) + C(L+H-1, H-1)", f"{frontier} 1"
         case "attention-matching" | "functional", _ if untied:
             later = min(H * narrow, b)
             forms = 2 * narrow * b - narrow**2 + (L - 1) * (2 * narrow * later - narrow**2)
-            yield b * (m - b * words), H * forms, "d_in (m - d_in H^L) and the dimension of the logit forms"
+            what = "d_in (m - d_in H^L) and the dimension of the logit forms"
+            yield b * (m - b * words), H * forms, what, "attention-matching-bound.md, section 1"
             if s.head_dim <= b:
                 S = s.words(L)
                 linear = b**2 * words + 2 * narrow * b * S - narrow**2 * H - narrow**2 * b * (S - H) // later
-                yield b * m, linear, "d_in m and d_in^2 H^L + 2 d d_in S - d^2 (H + d_in (S - H) / r)"
+                what = "d_in m and d_in^2 H^L + 2 d d_in S - d^2 (H + d_in (S - H) / r)"
+                yield b * m, linear, what, "sharper-frontier.md, Theorem A"
             elif H > 1 and L > 1:
                 yield from wide_bounds(s, words, H)
         case "attention-matching" | "functional", _:
             if paths or b == 1:
-                outputs = b * words if paths else s.counts
-                yield b * (m - outputs), H * (2 * narrow * b - narrow**2), "d_in (m - outputs) and H (2 d' d_in - d'^2)"
+                have, forms = b * (m - (b * words if paths else s.counts)), H * (2 * narrow * b - narrow**2)
+                yield have, forms, "d_in (m - outputs) and H (2 d' d_in - d'^2)", f"{frontier} 2"
             if claim.notion == "functional":
-                yield m, b, "m and d_in"
-                yield m, s.counts, "m and C(L+H-1, H-1)"
+                yield m, b, "m and d_in", f"{frontier} 3"
+                yield m, s.counts, "m and C(L+H-1, H-1)", f"{shared} 7"
                 if L > 1:
                     count = (H - 1) * narrow * (b - 1) + 2 * b * narrow - narrow**2 - b
-                    yield b * m, count, "d_in m and the dimension of the outputs along separate paths"
+                    yield b * m, count, "d_in m and the dimension of the outputs along separate paths", f"{frontier} 3"
         case "shared attention", "E":
             if untied or paths:
-                yield m, b * words, "m and d_in H^L"
+                yield m, b * words, "m and d_in H^L", f"{shared} 2" if untied else decision
             else:
-                yield m, s.counts, "m and C(L+H-1, H-1)"
+                yield m, s.counts, "m and C(L+H-1, H-1)", f"{shared} 7"
         case "shared attention", "E and U":
-            yield m, narrow, "m and the rank of one product"
-            yield (
-                m**2,
-                words if untied or paths else s.counts,
-                "m^2 and H^L" if untied or paths else "m^2 and C(L+H-1, H-1)",
-            )
+            yield m, narrow, "m and the rank of one product", f"{frontier} 4"
+            if untied or paths:
+                yield m**2, words, "m^2 and H^L", f"{shared} 3" if untied else f"{frontier} 4"
+            else:
+                yield m**2, s.counts, "m^2 and C(L+H-1, H-1)", f"{shared} 7"
             if untied and ((b == 1 and H > 1 and L % 2) or (b > 1 and max(H, s.head_dim) > 1)):
-                yield m**2, words + 1, "m^2 and H^L + 1"
+                yield m**2, words + 1, "m^2 and H^L + 1", f"{three}, Theorem 2" if b == 1 else f"{shared} 3"
             if untied and s.head_dim >= b:
-                yield 2 * b * m - 1, b**2 * (L * (H - 1) + 1), "2 d_in m - 1 and d_in^2 (L(H-1) + 1)"
+                what = "2 d_in m - 1 and d_in^2 (L(H-1) + 1)"
+                yield 2 * b * m - 1, b**2 * (L * (H - 1) + 1), what, f"{shared} 4"
             if untied and (H, L, b) == (2, 3, 1):
-                yield m, 4, "m and 4"
+                yield m, 4, "m and 4", f"{three}, Theorem 1"
             if not untied and claim.construction == "every tied host" and (H, b) == (2, 1) and L in (2, 3):
-                yield m, 3, "m and 3"
+                yield m, 3, "m and 3", f"{three}, Theorem 3"
 
 
 @dataclass
@@ -3786,57 +3801,6 @@ class LowerBound(Kind, several=True):
         claim.values = grid(claim.shape.m, claim.shape.m)(values, "R_V", claim)
 
 
-PAGES = {  # where a bound is proved, by the two sides; what has several proofs is in `cited`
-    "m and d_out H^L": "shared-attention.md, section 2",
-    "m and d_in H^L": "shared-attention.md, section 2",
-    "m^2 and H^L": "shared-attention.md, section 3",
-    "m and C(L+H-1, H-1)": "shared-attention.md, section 7",
-    "m^2 and C(L+H-1, H-1)": "shared-attention.md, section 7",
-    "2 d_in m - 1 and d_in^2 (L(H-1) + 1)": "shared-attention.md, section 4",
-    "m and 4": "three-dimensions-do-not-suffice.md, Theorem 1",
-    "d_in m and H (d_in^2 + 2 d d_in - d^2)": "fibre-dimension.md, section 2",
-    "d_in (m - d_in H^L) and the dimension of the logit forms": "attention-matching-bound.md, section 1",
-    "d_in m and d_in^2 H^L + 2 d d_in S - d^2 (H + d_in (S - H) / r)": "sharper-frontier.md, Theorem A",
-    "d_in (m - d_in (H+1)^L) and H (2 d d_in - d^2) (1 + q + ... + q^(L-1))": "sharper-frontier.md, Theorem C",
-    "m and d_in (words + L H) + 1": "wide-heads.md, Theorem A",
-    "d_in m and d_in^2 (words + H (K_0 + ... + K_{L-1})) - H t (d - t) (K_1 + ... + K_{L-1})": "wide-heads.md, Theorem C",
-    "m and 2dH C(L-1+H, H) + C(L+H-1, H-1)": "frontier.md, section 1",
-    "d_in (m - outputs) and H (2 d' d_in - d'^2)": "frontier.md, section 2",
-    "m and d_in": "frontier.md, section 3",
-    "d_in m and the dimension of the outputs along separate paths": "frontier.md, section 3",
-    "m and the rank of one product": "frontier.md, section 4",
-    "d_in (m - d_in (H+1)^L) and L H (2 d' d_in - d'^2)": "residual-frontier.md, section 4",
-    "m and 2dS + d_out (1 + S)": "residual.md, section 4",
-    "whatever m, equal and different columns": "residual.md, section 3",
-}
-
-
-def cited(claim: Claim, names: str) -> str:
-    """The proof of a bound that no program computes: page and place."""
-    tied, functional = claim.targets in TIED, claim.notion == "functional"
-    match names:
-        case "m and M" if claim.shape.residual:
-            page = "residual.md, section 1"
-        case "m and M" if functional:
-            page = "sharper-frontier.md, Theorem D"
-        case "m and M":
-            page = f"decision-theorem.md, section {5 if tied else 3}"
-        case "m and 3" if claim.notion == "attention-matching":
-            page = "fibre-dimension.md, section 3"
-        case "m and 3":
-            page = "three-dimensions-do-not-suffice.md, Theorem 3" if tied else "frontier.md, section 4"
-        case "m^2 and H^L + 1" if claim.shape.d_in == 1:
-            page = "three-dimensions-do-not-suffice.md, Theorem 2"
-        case "m^2 and H^L + 1":
-            page = "shared-attention.md, section 3"
-        case "m^2 and H^L" | "m and d_in H^L" if tied:
-            page = "frontier.md, section 4" if "^2" in names else "decision-theorem.md, section 5"
-        case _:
-            page = PAGES[names]
-    turned = functional and claim.targets in GENERIC and not page.startswith("frontier.md, section 3")
-    return f"docs/proofs/{page}" + ", by docs/proofs/functional-is-attention-matching.md" * turned
-
-
 @dataclass
 class Arithmetic(LowerBound):
     """An inequality that is proved in docs/proofs, and that m violates. No primitive of the kernel."""
@@ -3849,12 +3813,16 @@ class Arithmetic(LowerBound):
         self.bound = dimension_bound(self.claim)
 
     def check(self) -> None:
-        have, needed, names = self.bound
+        have, needed, names, _ = self.bound
         if have >= needed:
             raise Stop(f"{names} are {figure(have)} and {figure(needed)}: not below the bound")
 
     def says(self, verdict: str, facts: dict[str, Any]) -> str:
-        facts[CITED] = cited(self.claim, self.bound[2])
+        page, turned = self.bound[3], self.claim.notion == "functional" and self.claim.targets in GENERIC
+        by = ", by docs/proofs/functional-is-attention-matching.md" * (
+            turned and not page.startswith("frontier.md, section 3")
+        )
+        facts[CITED] = f"docs/proofs/{page}{by}"
         return super().says(verdict, facts)
 
 
