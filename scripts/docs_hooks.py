@@ -61,11 +61,10 @@ def options() -> str:
     """Every option of every command, from the command line itself."""
     typer = importlib.import_module("typer")
     application = importlib.import_module("utfproof.cli.app").application
-    text = ["# Options\n\nEvery command also has `--json`, `--progress` and `--help`.\n"]
+    text = ["# Options\n\nEvery command also has `--json`, `--max-seconds`, `--progress`, `--help` and `--help-all`.\n"]
     for name, command in leaves(typer.main.get_command(application()), ""):
-        rows = [
-            option_row(parameter) for parameter in command.params if parameter.name not in ("json", "progress", "help")
-        ]
+        common = (*importlib.import_module("utfproof.cli.command").COMMON, "help")
+        rows = [option_row(parameter) for parameter in command.params if parameter.name not in common]
         text.append(f"\n## utfproof {name}\n\n{(command.help or '').strip()}\n\n")
         text.append(markdown_table(("option", "default", ""), rows) if rows else "")
     return "".join(text)

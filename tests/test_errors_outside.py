@@ -32,7 +32,7 @@ EXAMPLE = str(Path(__file__).parents[1] / "docs" / "sweep-example.toml")
 ABSENT = {
     "certify": ([*CERTIFY, "--device", "cuda"], " -m pip install torch"),
     "emulate": (["emulate", "random", *SMALL, "--precision", "bfloat16"], " -m pip install torch"),
-    "search numerical": ([*SEARCH, "--torch"], " -m pip install torch"),
+    "search numerical": ([*SEARCH, "--device", "cuda"], " -m pip install torch"),
     "train": (["train", "parentheses/sparse/attention"], " -m pip install torch"),
     "train --threads": (["train", "parentheses/sparse/attention", "--threads", 1], " -m pip install torch"),
     "figure": (["figure", "scaling", "-o", "f.svg"], " -m pip install matplotlib"),

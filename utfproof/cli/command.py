@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, fields, is_dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
 import typer
 from typer.core import TyperCommand, TyperGroup
@@ -38,6 +38,7 @@ from utfproof.sweeps.jobs import REQUIRED, Context, Found, Key
 
 VERDICTS = {0: "holds", 1: "refuted", 4: "undecided"}
 """Of a result whose document has none, by the exit code."""
+T = TypeVar("T")
 Prepared = tuple[dict[str, Any], dict[str, str]]
 """Canonical parameters, and the files that they name by digest."""
 REFUSALS = {1: "refuted", 2: "refused", 4: "undecided"}
@@ -254,7 +255,9 @@ class Command:
         """Call the function; stated: the names of options on the command line, where it asks for them."""
         arguments = dict(values)
         for name, group in self._groups.items():
-            arguments[name] = group(**{part.name: arguments.pop(part.name) for part in fields(group)})
+            arguments[name] = grouped(group, values)
+            for part in fields(group):
+                del arguments[part.name]
         if "stated" in inspect.signature(self.function).parameters:
             arguments["stated"] = stated
         return self.function(**arguments)
@@ -322,6 +325,11 @@ class Command:
         if "max_memory" in values:
             values["max_memory"] = max_memory
         return values
+
+
+def grouped(group: type[T], values: Mapping[str, Any]) -> T:
+    """The options of this group among these values."""
+    return group(**{part.name: values[part.name] for part in fields(group)})  # type: ignore[arg-type]
 
 
 def decided(certificate: Mapping[str, Any]) -> dict[str, Any]:
