@@ -15,7 +15,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterable, Sequence
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -140,7 +140,29 @@ def depth_picture() -> str:
         return (Path(folder) / "depth.svg").read_text(encoding="utf-8")
 
 
-PICTURES: dict[str, Callable[[], str]] = {"house": house_map, "depth": depth_picture}
+@lru_cache
+def training_chart(name: str) -> str:
+    """A chart of the committed training runs, as SVG."""
+    if name != "scaling":
+        charts = importlib.import_module("utfproof.reporting.training_charts")
+        read = importlib.import_module("utfproof.training.results").read_results
+        return str(getattr(charts, name)(read(ROOT / "results" / "training")))
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "scaling.svg"
+        utfproof("figure", "scaling", "--setting", "theory", "-o", str(path))
+        return path.read_text(encoding="utf-8")
+
+
+CHARTS = {
+    "variants": "Accuracy by variant at 1-hop and 2-hop: the paper's, setting paper, setting theory",
+    "curves": "Accuracy against steps at 1-hop with residual stream and normalisation, both settings",
+    "scaling": "Accuracy against m at 2-hop, setting theory",
+}
+PICTURES: dict[str, Callable[[], str]] = {
+    "house": house_map,
+    "depth": depth_picture,
+    **{name: partial(training_chart, name) for name in CHARTS},
+}
 """Pictures that are drawn when the site is built, by name."""
 
 
@@ -215,6 +237,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "training": training_table,
     "independent": independent_table,
     "hosts": host_table,
+    "charts": lambda: "\n\n".join(f"![{words}](pictures/{name}.svg)" for name, words in CHARTS.items()),
     "house": lambda: "![Rooms and their imports](pictures/house.svg)",
     "depth": lambda: "![m against L: the paper, least without MLPs, with gated MLPs](pictures/depth.svg)",
 }

@@ -343,3 +343,15 @@ def test_the_scaling_figure(tmp_path, cli):
     assert len(json.loads(out)["points"]) == 3
     assert (tmp_path / "scaling.svg").read_text().lstrip().startswith("<?xml")
     assert cli("figure", "other", "-o", tmp_path / "x.svg")[0] == 2
+
+
+def test_charts_show_the_runs_that_are_cells():
+    pytest.importorskip("matplotlib")
+    from utfproof.reporting import training_charts as charts
+
+    cell = run(preset("1-hop/random/residual-norm"), curve=[(1, 3.0, 0.1), (2, 2.0, 0.2)])
+    other = run(preset("1-hop/random/residual-norm", m=500), seed=7, curve=cell.curve)
+    drawn = charts.curves([cell, other])
+    assert "random, paper, seed 0" in drawn
+    assert "seed 7" not in drawn
+    assert "2-hop, MLP, trained" in charts.variants([cell])
