@@ -189,8 +189,7 @@ def change_runner(patch: pytest.MonkeyPatch, change: Any) -> None:
 
 
 def other_attention(kernel: Any, **options: Any) -> Any:
-    kernel.kernel = ChunkedAttention(replace(kernel.kernel.kernel, **options))
-    return kernel
+    return ChunkedAttention(replace(kernel.kernel, **options))
 
 
 def rounded_host(host: Universal, change: Any) -> Universal:

@@ -33,9 +33,7 @@ def test_reports():
     assert report.ratios == (min(ratios), max(ratios))
     assert min(ratios) >= 1
     document = json.loads(json.dumps(report.document()))
-    assert set(document["quantiles"]) == {"median", "90 %", "99 %"}
     assert len(document["comparisons"]) == 8
-    assert all(len(c["layer_errors"]) == SHAPE.layers + 1 for c in document["comparisons"])
 
 
 def test_sweeps_refuse_with_reasons():

@@ -21,7 +21,7 @@ from utfproof.shapes import Shape
 
 RESULTS = Path(__file__).parents[1] / "results"
 SHAPE = {"heads": 1, "layers": 1, "head_dim": 1, "d_in": 1, "d_out": 1}
-RUN = {"trial": 0, "attention": "softmax", "context": 3, "relative_error": 1e-15, "bound": 1e-12, "layer_errors": []}
+RUN = {"trial": 0, "attention": "softmax", "context": 3, "relative_error": 1e-15, "bound": 1e-12}
 EMULATION = {"host": "tied", "shape": SHAPE, "notion": "matching", "holds": True, "tolerance": None, "precision": "float64",
              "max_relative_error": 1e-15, "comparisons": [RUN]}  # fmt: skip
 ENTRY = {"shape": SHAPE, "notion": "matching", "free": None, "targets": "untied", "extent": "all", "host": "any",

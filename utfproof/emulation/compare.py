@@ -17,7 +17,7 @@ from utfproof.attention import AttentionKernel, ChunkedAttention, SeededAttentio
 from utfproof.constructions import CONSTRUCTIONS
 from utfproof.emulation.engines import Engine, Placement, changed, stack_targets
 from utfproof.emulation.given import equation_gap
-from utfproof.emulation.observe import Observer, first_growth, layer_errors
+from utfproof.emulation.observe import Observer
 from utfproof.emulation.predict import Predictor, attention_matching, has_bound
 from utfproof.errors import MalformedInput, NotDefined
 from utfproof.ground.arrays import Array, one_line, to_numpy
@@ -39,8 +39,7 @@ class Comparison:
     """One run: which target, kernel and context length n.
 
     relative_error: max |Z - Y| / max |Y| over the outputs Y of the target. bound: what rounding cannot make it exceed;
-    estimate: what rounding is not expected to make it exceed; None where they were not computed. layer_errors: relative error
-    of the logits of layers 1 ... L, then of the output.
+    estimate: what rounding is not expected to make it exceed; None where they were not computed.
     """
 
     trial: int
@@ -49,7 +48,6 @@ class Comparison:
     relative_error: float
     bound: float | None = None
     estimate: float | None = None
-    layer_errors: tuple[float, ...] = ()
 
     @property
     def ratio(self) -> float | None:
@@ -127,11 +125,6 @@ class EmulationReport:
         """The largest error; NaN if any is NaN."""
         return float(np.max([c.relative_error for c in self.comparisons]))
 
-    def quantiles(self) -> dict[str, float]:
-        """Median, 90 % and 99 % quantiles of the relative errors."""
-        errors = [c.relative_error for c in self.comparisons]
-        return {name: float(np.quantile(errors, q)) for name, q in (("median", 0.5), ("90 %", 0.9), ("99 %", 0.99))}
-
     @property
     def broken(self) -> tuple[Comparison, ...]:
         """Runs whose error exceeds the bound or the tolerance."""
@@ -147,12 +140,6 @@ class EmulationReport:
         """Smallest and largest bound / observed error; None without bounds."""
         known = [c.ratio for c in self.comparisons if c.ratio is not None]
         return (min(known), max(known)) if known else None
-
-    @property
-    def first_growth(self) -> int | None:
-        """The first layer (from 1; L + 1 is the output) where the error of the worst run grows; None where it nowhere does."""
-        worst = max(self.comparisons, key=lambda c: (c.relative_error != c.relative_error, c.relative_error))
-        return first_growth(worst.layer_errors)
 
     @property
     def rests_on_estimate(self) -> bool:
@@ -188,10 +175,8 @@ class EmulationReport:
             "engine": self.engine,
             "precision": self.precision,
             "max_relative_error": self.max_relative_error,
-            "quantiles": self.quantiles(),
             "tolerance": self.tolerance,
             "bound_over_error": None if self.ratios is None else list(self.ratios),
-            "first_growth": self.first_growth,
             "condition": self.condition,
             "misfit": self.misfit,
             "unsolved": self.unsolved,
@@ -394,23 +379,22 @@ class _Group:
     def _run(
         self, name: str, context: int, kernel: Any, inputs: list[np.ndarray], x: np.ndarray
     ) -> Iterator[Comparison]:
-        ours = Observer(ChunkedAttention(kernel, self.setting.rows))
-        theirs = Observer(ChunkedAttention(kernel, self.setting.rows), sizes=self.predictions is not None)
+        attended = ChunkedAttention(kernel, self.setting.rows)
+        observed = None if self.predictions is None else Observer(attended)
         place = self.engine.place
-        output = to_numpy(_double(self.engine.run(place.array(x), self.prepared, ours)))
+        output = to_numpy(_double(self.engine.run(place.array(x), self.prepared, attended)))
         with self.reference.strict():
-            expected = to_numpy(self.model.forward(self.reference.array(x), theirs))
+            expected = to_numpy(self.model.forward(self.reference.array(x), observed or attended))
         single = len(inputs) == 1
         for i, rows in enumerate(inputs):
             mine, truth = (output, expected) if single else (output[i], expected[i])
             index = None if single else i
-            errors = layer_errors(ours, theirs, index)
             bound = estimate = None
-            if self.predictions is not None:
+            if self.predictions is not None and observed is not None:
                 # what the host is given is X rounded to its precision; that rounding is counted like E's
-                bound, estimate = self.predictions[i].bounds(theirs, index, kernel, rows, truth)
+                bound, estimate = self.predictions[i].bounds(observed, index, kernel, rows, truth)
             error = relative_error(mine, truth)
-            yield Comparison(self.numbers[i], name, context, error, bound, estimate, (*errors, error))
+            yield Comparison(self.numbers[i], name, context, error, bound, estimate)
 
 
 def _double(array: Array) -> Array:

@@ -132,7 +132,6 @@ def _figures(report: EmulationReport) -> dict[str, str]:
     limit = "" if report.tolerance is None else f"; tolerance {report.tolerance:g}"
     rows = {
         "max relative error": f"{report.max_relative_error:.3g} (n = {worst.context}, {worst.attention}{limit})",
-        "quantiles": ", ".join(f"{name} {value:.2g}" for name, value in report.quantiles().items()),
     }
     if worst.bound is not None:
         ratio = "" if report.ratios is None else f"; bound / error {report.ratios[0]:.0f} to {report.ratios[1]:.0f}"
@@ -140,10 +139,6 @@ def _figures(report: EmulationReport) -> dict[str, str]:
             "; 1 or more: says nothing about the outputs" if worst.bound >= 1 else ""
         )
         rows["estimate"] = f"{worst.estimate:.3g}, for independent rounding errors; not proved"
-    growth = report.first_growth
-    if growth is not None:
-        place = "the output" if growth == len(worst.layer_errors) else f"the logits of layer {growth}"
-        rows["error first grows"] = f"at {place}"
     rows["engine"] = f"{report.engine}, {report.precision}"
     if report.condition is not None:
         rows["condition"] = f"{report.condition:.3g}"
