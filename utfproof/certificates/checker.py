@@ -4207,35 +4207,26 @@ def something_else(raw: bytes) -> bool:
     return not (isinstance(value, dict) and value.get("format") == FORMAT)
 
 
-BESIDE = (".bin", ".safetensors")  # what may lie beside certificates, which end in .json
 Skipped = list[tuple[str, str]]  # (path, reason)
 Judge = Callable[[str, bool], Verdict]  # of a path, and of whether it was met in a folder
 
 
 def find_certificates(folder: str, skipped: Skipped) -> tuple[list[str], list[OSError]]:
-    """The files *.json below a folder, sorted, and what could not be listed. Adds to `skipped` what else is met."""
+    """The files *.json below a folder, sorted, and what could not be listed. Adds links to folders to `skipped`."""
     found, errors, waiting = [], list[OSError](), [folder]
     while waiting:  # os.walk is recursive in some versions
         folder = waiting.pop()
-        others: dict[str, int] = {}  # by ending
         try:
             with os.scandir(folder) as entries:
                 for entry in entries:
-                    ending = os.path.splitext(entry.name)[1]
                     if entry.is_dir() and entry.is_symlink():
                         skipped.append((entry.path, "a link to a folder is not followed; name it to have it checked"))
                     elif entry.is_dir():
                         waiting.append(entry.path)
                     elif entry.name.endswith(".json"):
                         found.append(entry.path)
-                    elif ending not in BESIDE:
-                        others[ending] = others.get(ending, 0) + 1
         except OSError as unreadable:
             errors.append(unreadable)
-        if others:
-            kinds = ", ".join(f"{count} {ending or 'without an ending'}" for ending, count in sorted(others.items()))
-            why = f"other endings than .json ({kinds}) are not looked at; name a file to have it checked"
-            skipped.append((folder, why))
     return sorted(found), errors
 
 
