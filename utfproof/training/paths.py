@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from utfproof.errors import MalformedInput
 from utfproof.training.maps import Maps
 from utfproof.training.model import Model
 from utfproof.training.wide import pick, sum_of
@@ -19,16 +18,12 @@ if TYPE_CHECKING:
 
 
 class PathEngine:
-    """Forward passes of a model in path space. tokens: the ids that inputs may hold, in increasing order.
-    MalformedInput with LN, MLPs or learned positions."""
+    """Forward passes in path space of a model without LN, MLPs and learned positions (see `engine_name`).
+    tokens: the ids that inputs may hold, in increasing order."""
 
     name = "paths"
 
     def __init__(self, model: Model, tokens: tuple[int, ...]) -> None:
-        if not serves(model):
-            raise MalformedInput(
-                "engine paths has neither normalisation nor MLPs nor learned positions; use --engine wide"
-            )
         import torch
 
         self.model, self.maps = model, [Maps(model, layer) for layer in range(model.shape.layers)]
@@ -64,8 +59,3 @@ class PathEngine:
         later = place > (place[:, None] if look is None else look[:, None, :, None])
         logits = (asked[:, None] @ (queries * self.model.scale)) @ (stream[:, None] @ keys).transpose(-1, -2)
         return logits.masked_fill(later, float("-inf")).softmax(-1)
-
-
-def serves(model: Model) -> bool:
-    """Whether the engine has this model."""
-    return not (model.preset.norm or model.preset.mlp or model.preset.positions == "learned")
