@@ -25,8 +25,7 @@ from utfproof.matching.floats import (
     require_finite,
 )
 from utfproof.shapes import Shape, matching_dimension, tied_targets_dimension
-from utfproof.systems import Target, Universal
-from utfproof.systems.mlp import same_mlp
+from utfproof.systems import Target, Universal, same_parameters
 
 
 def require_same_class(host: Universal, target: Target) -> None:
@@ -152,18 +151,7 @@ def _require_finite(name: str, array: Array) -> None:
 def _require_genuine(host: Universal) -> None:
     """MalformedInput unless the host's matrices are those of the construction whose name it carries."""
     genuine = build_host(host.construction, host.shape, host.m)
-
-    def entries(matrix: Any) -> Any:
-        rows, columns = matrix.coordinates()
-        return np.sort(rows * matrix.shape[1] + columns)
-
-    pairs = [(host.U, genuine.U)]
-    for layer, head in np.ndindex(1 if host.tied else host.shape.layers, host.shape.heads):
-        ours, theirs = host.maps(layer, head), genuine.maps(layer, head)
-        pairs += [(ours.query, theirs.query), (ours.key, theirs.key), (ours.value[0], theirs.value[0])]
-    if not same_mlp(host.mlp, genuine.mlp) or any(
-        not isinstance(a, SelectionMatrix) or not np.array_equal(entries(a), entries(b)) for a, b in pairs
-    ):
+    if not isinstance(host.U, SelectionMatrix) or not same_parameters(host, genuine):
         raise MalformedInput(
             f"this host carries the name {host.construction} but its matrices differ; "
             'drop the name (construction="") to solve the matching equations for it'

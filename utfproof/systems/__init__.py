@@ -25,10 +25,10 @@ import numpy as np
 
 from utfproof.attention import AttentionKernel, GivenAttention, RationalAttention, attend
 from utfproof.errors import MalformedInput, NotDefined
-from utfproof.ground.arrays import Array, brief, exact, eye, is_torch, namespace, one_line
+from utfproof.ground.arrays import Array, brief, exact, eye, is_torch, namespace, one_line, to_numpy
 from utfproof.ground.selection import SelectionMatrix
 from utfproof.shapes import Shape
-from utfproof.systems.mlp import MLP
+from utfproof.systems.mlp import MLP, same_mlp
 
 
 class HeadMaps(NamedTuple):
@@ -378,6 +378,32 @@ class TiedUniversal(Universal):
         """(R_Q, R_K, (R_V,)) of a head, or (R_Q, R_K, (R_Vv, R_Vo)), whatever the layer."""
         factors = (self.R_V,) if self.R_Vo is None else (self.R_V, self.R_Vo)
         return HeadMaps(self.R_Q[head], self.R_K[head], tuple(f[head] for f in factors))
+
+
+def dense(matrix: Any) -> np.ndarray:
+    """A parameter as a NumPy array."""
+    return matrix.to_dense(np.int8) if isinstance(matrix, SelectionMatrix) else to_numpy(matrix)
+
+
+def _same(first: Any, second: Any) -> bool:
+    """Whether two parameters have equal values; index maps are compared by their ones."""
+    if not (isinstance(first, SelectionMatrix) and isinstance(second, SelectionMatrix)):
+        return np.array_equal(dense(first), dense(second))
+    ones = [np.sort(rows * first.shape[1] + columns) for rows, columns in (first.coordinates(), second.coordinates())]
+    return first.shape == second.shape and np.array_equal(*ones)
+
+
+def same_parameters(first: Universal, second: Universal) -> bool:
+    """Whether two hosts have equal matrices (values, not representation)."""
+    if (first.tied, first.m, first.shape) != (second.tied, second.m, second.shape):
+        return False
+    pairs = [(first.U, second.U)]
+    for layer, head in np.ndindex(1 if first.tied else first.shape.layers, first.shape.heads):
+        ours, theirs = first.maps(layer, head), second.maps(layer, head)
+        if len(ours.value) != len(theirs.value):
+            return False
+        pairs += [(ours.query, theirs.query), (ours.key, theirs.key), *zip(ours.value, theirs.value, strict=True)]
+    return same_mlp(first.mlp, second.mlp) and all(_same(*pair) for pair in pairs)
 
 
 @one_line

@@ -11,11 +11,18 @@ import numpy as np
 
 from utfproof.constructions import CONSTRUCTIONS, build_host
 from utfproof.errors import MalformedFile, MalformedInput
-from utfproof.ground.arrays import one_line, to_numpy
-from utfproof.ground.selection import SelectionMatrix
+from utfproof.ground.arrays import one_line
 from utfproof.shapes import Shape, decimal, matching_dimension, positive_integer
-from utfproof.systems import AugmentedTarget, Target, TiedTarget, TiedUniversal, Universal
-from utfproof.systems.mlp import MLP, MULTIPLYING, same_mlp
+from utfproof.systems import (
+    AugmentedTarget,
+    Target,
+    TiedTarget,
+    TiedUniversal,
+    Universal,
+    dense,
+    same_parameters,
+)
+from utfproof.systems.mlp import MLP, MULTIPLYING
 
 # --- what a file holds -------------------------------------------------------------------------------------
 from utfproof.weights.tensors import (
@@ -303,30 +310,6 @@ def read_host(
             "remove that field to read them as they are"
         )
     return named
-
-
-def same_parameters(first: Universal, second: Universal) -> bool:
-    """Whether two hosts have equal matrices (values, not representation)."""
-    if first.tied != second.tied or (first.m, first.shape) != (second.m, second.shape):
-        return False
-    for layer in range(1 if first.tied else first.shape.layers):
-        for head in range(first.shape.heads):
-            ours, theirs = first.maps(layer, head), second.maps(layer, head)
-            if len(ours.value) != len(theirs.value):
-                return False
-            pairs = [
-                (ours.query, theirs.query),
-                (ours.key, theirs.key),
-                *zip(ours.value, theirs.value, strict=True),
-            ]
-            if not all(np.array_equal(dense(a), dense(b)) for a, b in pairs):
-                return False
-    return np.array_equal(dense(first.U), dense(second.U)) and same_mlp(first.mlp, second.mlp)
-
-
-def dense(matrix: Any) -> np.ndarray:
-    """A parameter as a NumPy array."""
-    return matrix.to_dense(np.int8) if isinstance(matrix, SelectionMatrix) else to_numpy(matrix)
 
 
 def read_embedding(path: Path | str, *, max_memory: int | None = None) -> np.ndarray:

@@ -24,8 +24,7 @@ from utfproof.ground.resources import require_memory
 from utfproof.ground.selection import SelectionMatrix
 from utfproof.models.attention import Kernel, ModelAttention
 from utfproof.models.families.transformer_lens import OFF
-from utfproof.systems import Universal
-from utfproof.weights import dense
+from utfproof.systems import Universal, dense
 
 _TYPES = {"<f8": "F64", "<f4": "F32", "<i8": "I64", "<i4": "I32", "|i1": "I8", "|b1": "BOOL"}
 
