@@ -389,8 +389,12 @@ def _same(first: Any, second: Any) -> bool:
     """Whether two parameters have equal values; index maps are compared by their ones."""
     if not (isinstance(first, SelectionMatrix) and isinstance(second, SelectionMatrix)):
         return np.array_equal(dense(first), dense(second))
-    ones = [np.sort(rows * first.shape[1] + columns) for rows, columns in (first.coordinates(), second.coordinates())]
-    return first.shape == second.shape and np.array_equal(*ones)
+    ours, theirs = (
+        np.sort(rows * matrix.shape[1] + columns)
+        for matrix in (first, second)
+        for rows, columns in [matrix.coordinates()]
+    )
+    return first.shape == second.shape and np.array_equal(ours, theirs)
 
 
 def same_parameters(first: Universal, second: Universal) -> bool:
