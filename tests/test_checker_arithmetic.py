@@ -67,17 +67,21 @@ def test_callers_ask_for_enough_terms(monkeypatch, dims, m):
 
 
 def test_probes_are_uniform_fresh_and_drawn_last(tmp_path, monkeypatch):
-    """Exactly k M draws, each below p, after every file has been read."""
+    """M draws for each of k probes, below p and as often each, after every file has been read."""
     certify("random", Shape(2, 2, 2, 3), witness=True).write(tmp_path / "c.json")
     p = json.loads((tmp_path / "c.json").read_bytes())["evidence"]["prime"]
     events = []
-    draw, read = checker.secrets.randbelow, checker.read_regular
-    monkeypatch.setattr(checker.secrets, "randbelow", lambda bound: events.append(bound) or draw(bound))
+    draw, read = checker.uniform, checker.read_regular
+    monkeypatch.setattr(checker, "uniform", lambda *asked: events.append(asked) or draw(*asked))
     monkeypatch.setattr(checker, "read_regular", lambda *a, **k: events.append("read") or read(*a, **k))
     assert checker.check_file(tmp_path / "c.json").code == 0
-    first = events.index(p)
+    first = events.index((p, 36))
     assert "read" in events[:first]
-    assert events[first:] == [p] * (36 * checker.probes(p))
+    assert events[first:] == [(p, 36)] * checker.probes(p)
+    counts = np.bincount(draw(3, 30_000), minlength=3)
+    assert len(counts) == 3
+    assert counts.min() > 9_500  # six standard deviations
+    assert len(draw(2**31 - 1, 5)) == 5
 
 
 def held(numbers, p):

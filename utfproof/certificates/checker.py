@@ -2041,7 +2041,7 @@ def require_inverse(host: DenseHost, p: int, chosen: array[int], inverse: array[
     """B (R_all x)[chosen] = x modulo p for random vectors x, drawn here after the certificate is fixed. A wrong B
     passes with probability at most 1/p for each, 2^-100 in all."""
     columns, k = len(chosen), probes(p)
-    x = [array(U32, (secrets.randbelow(p) for _ in range(columns))) for _ in range(k)]
+    x = [uniform(p, columns) for _ in range(k)]
     if numpy:
         good = numpy_module().witness_holds(host, p, chosen, inverse, x)
     else:
@@ -2056,6 +2056,14 @@ def require_inverse(host: DenseHost, p: int, chosen: array[int], inverse: array[
         )
     if not good:
         raise Stop(f"the witness is not the inverse modulo {p} of the chosen rows of R_all")
+
+
+def uniform(p: int, count: int) -> array[int]:
+    """So many independent numbers, uniform in 0 ... p-1: bits from the operating system, those of p and above thrown away."""
+    mask, found = 2 ** p.bit_length() - 1, array(U32)
+    while len(found) < count:
+        found.extend(x for y in array(U32, secrets.token_bytes(8 * count)) if (x := y & mask) < p)
+    return found[:count]
 
 
 def probes(p: int) -> int:
@@ -3340,8 +3348,9 @@ class Witness(Modular):
         rows, inverse = unsigned(self.rows, "rows"), unsigned(self.inverse, "inverse")
         if rows[-1] >= s.m:
             raise Stop(f"row {rows[-1]} is not below m = {s.m}")
-        if max(inverse) >= p:
-            raise Stop(f"the inverse has an entry {max(inverse)}, not below p = {p}")
+        largest = numpy_module().largest(inverse) if self.claim.options.numpy else max(inverse)
+        if largest >= p:
+            raise Stop(f"the inverse has an entry {largest}, not below p = {p}")
         require_inverse(dense_host(self.claim), p, rows, inverse, self.claim.options.numpy)
 
 

@@ -3,11 +3,11 @@
 It repeats docs/certificate-format.md sections 4.7, 4.8, 6.1 and 6.2 in array arithmetic and imports nothing of the package.
 A matrix of the host is met in slabs of rows, which are turned into residues, multiplied and forgotten.
 
-Exactness. Residues modulo p (below 2^31) are integers of size at most (p+1)/2, held in float64. An integer x of size at most
-2^51 is reduced to x - p q, q = rint(x fl(1/p)): two roundings of a relative 2^-53 leave the quotient within 0.51/p before
-`rint`, so |x - p q| <= p/2 + 0.51, and that integer is at most (p+1)/2 in size; p q is below 2^52, exact. Sums of products are
-cut off before they pass 2^51, in whatever order BLAS adds them; above p = 2^22 residues are split into halves of which products
-are at most 2^30.
+Exactness. Residues modulo p (below 2^31) are integers of size at most (p+1)/2, held in float64, or in float32 for p < 2^8. An
+integer x of size at most X = 2^51 (float32: 2^22) is reduced to x - p q, q = rint(x fl(1/p)): two roundings of a relative 2^-53
+(2^-24) leave the quotient within 0.51/p before `rint`, so |x - p q| <= p/2 + 0.51, and that integer is at most (p+1)/2 in size;
+p q is below 2 X, exact. Sums of products are cut off before they pass X, in whatever order BLAS adds them; above p = 2^22
+residues are split into halves of which products are at most 2^30.
 """
 
 from __future__ import annotations
@@ -25,8 +25,10 @@ CHUNK = 2**15
 """Entries that are worked on together: they and what is computed from them stay in a core's cache."""
 SLAB, ROWS = 2**20, 256
 """Entries of a slab of rows, and the least rows of one that is multiplied: BLAS packs the other factor anew for each."""
-EXACT = 2**51
-"""Largest size of an integer that is reduced."""
+EXACT, EXACT_SHORT = 2**51, 2**22
+"""Largest size of an integer that is reduced, in float64 and in float32."""
+SHORT = 2**8
+"""Residues modulo smaller primes are held in float32."""
 DIRECT = 2**22
 """Residues modulo larger primes are split before they are multiplied."""
 EXACT_TERMS = 2**20
@@ -59,7 +61,7 @@ def slabs(count: int, width: int, entries: int, least: int = 1) -> Iterator[slic
 
 
 def reduced(x: np.ndarray, p: int) -> np.ndarray:
-    """x itself [rows, columns], its integers (at most 2^51 in size) replaced by residues."""
+    """x itself [rows, columns], its integers (at most X in size) replaced by residues."""
     for part in (x[rows] for rows in slabs(len(x), x.shape[1], CHUNK)):
         quotient = part * (1 / p)
         np.rint(quotient, quotient)
@@ -69,9 +71,14 @@ def reduced(x: np.ndarray, p: int) -> np.ndarray:
 
 
 def terms(p: int) -> int:
-    """How many products of residues, beside one residue, are at most 2^51 in size together."""
+    """How many products of residues, beside one residue, are exact together."""
     half = (p + 1) // 2
-    return (EXACT - half) // half**2 if p <= DIRECT else 0
+    return ((EXACT_SHORT if p < SHORT else EXACT) - half) // half**2 if p <= DIRECT else 0
+
+
+def kind(p: int) -> Any:
+    """The type that holds residues."""
+    return np.float32 if p < SHORT else np.float64
 
 
 def product(a: np.ndarray, b: np.ndarray, p: int) -> np.ndarray:
@@ -101,14 +108,14 @@ def subtract(c: np.ndarray, a: np.ndarray, b: np.ndarray, p: int) -> np.ndarray:
 
 def residues(host: Any, p: int, name: str, layer: int, head: int, columns: int, rows: slice) -> np.ndarray:
     """Rows of one matrix, as the integers of sections 4.7 and 4.8 modulo p; layers count from 1."""
-    out = np.empty(((rows.stop - rows.start) * columns, 1))
+    out = np.empty(((rows.stop - rows.start) * columns, 1), kind(p))
     first = rows.start * columns
     seeded = hasattr(host, "seed")
     read = drawn(host, NAMES.index(name), layer, head, p) if seeded else stored(host, name, layer, head, p)
     for at in range(0, len(out), CHUNK):
         stop = min(at + CHUNK, len(out))
-        out[at:stop, 0] = read(first + at, first + stop)
-    return reduced(out, p).reshape(-1, columns)
+        out[at:stop] = reduced(read(first + at, first + stop).astype(np.float64, copy=False)[:, None], p)
+    return out.reshape(-1, columns)
 
 
 Read = Callable[[int, int], np.ndarray]
@@ -145,8 +152,8 @@ def stored(host: Any, name: str, layer: int, head: int, p: int) -> Read:
         raw = np.frombuffer(tensor.data, f"<{tensor.dtype[0].lower()}{int(tensor.dtype[1:]) // 8}")
         modulus = np.array(p, raw.dtype if raw.dtype.itemsize > 4 else np.int64)
         return lambda start, stop: raw[number * count + start : number * count + stop] % modulus
-    kind, bits = FLOATS[tensor.dtype]
-    raw = np.frombuffer(tensor.data, kind)
+    stored_as, bits = FLOATS[tensor.dtype]
+    raw = np.frombuffer(tensor.data, stored_as)
     fields = 2 ** (8 * raw.itemsize - 1 - bits)  # values of the exponent; 0 and 1 share a power of two
     powers = [pow(2, max(k - 1, 0), p) for k in range(fields)]
     parts = [(at, table([x << at for x in powers], p)) for at in range(0, bits, PART)]
@@ -177,8 +184,8 @@ def table(numbers: list[int], p: int) -> np.ndarray:
 
 def finite(tensor: Any) -> bool:
     """Whether a tensor of floats holds no infinity and no NaN."""
-    kind, bits = FLOATS[tensor.dtype]
-    raw = np.frombuffer(tensor.data, kind)
+    stored_as, bits = FLOATS[tensor.dtype]
+    raw = np.frombuffer(tensor.data, stored_as)
     top = raw.dtype.type((2 ** (8 * raw.itemsize - 1 - bits) - 1) << bits)
     return all(not ((raw[at : at + CHUNK] & top) == top).any() for at in range(0, len(raw), CHUNK))
 
@@ -221,7 +228,7 @@ def values_times(host: Any, p: int, layer: int, head: int, right: np.ndarray, ou
     name, inner = "R_V", host.s.m
     if not hasattr(host, "seed") and "R_Vv" in host.tensors:
         name, inner = "R_Vv", host.inner
-        second = np.zeros((inner, right.shape[1]))
+        second = np.zeros((inner, right.shape[1]), kind(p))
         times(host, p, "R_Vo", layer, head, right, second)
         right = second
     times(host, p, name, layer, head, right, out)
@@ -234,11 +241,16 @@ def times(host: Any, p: int, name: str, layer: int, head: int, right: np.ndarray
         reduced(out[rows], p)
 
 
+def largest(numbers: array[int]) -> int:
+    """The largest entry."""
+    return int(np.frombuffer(numbers, dtype=numbers.typecode).max())
+
+
 def witness_holds(host: Any, p: int, chosen: array[int], inverse: array[int], x: list[array[int]]) -> bool:
     """Whether inverse * (R_all x)[chosen] = x modulo p for every probe x (each of length M)."""
     s = host.s
     d, H, letters = s.head_dim, s.heads, s.letters
-    vectors = reduced(np.array(x, dtype=np.float64).T, p)  # [M, k]
+    vectors = reduced(np.array(x, dtype=np.float64).T, p).astype(kind(p))  # [M, k]
     M, k = vectors.shape
     quarter = d * s.readers(s.layers)
     tail = vectors[2 * quarter :].reshape(s.leaves, s.d_out, k)
@@ -247,7 +259,7 @@ def witness_holds(host: Any, p: int, chosen: array[int], inverse: array[int], x:
     state = state.reshape(s.m, s.leaves, k)
     for layer in range(s.layers, 0, -1):
         start, words = d * s.readers(layer - 1), letters ** (layer - 1)
-        total = np.zeros((s.m, words * k))
+        total = np.zeros((s.m, words * k), kind(p))
         if s.residual:
             total += state[:, ::letters].reshape(s.m, -1)
         for head in range(H):
@@ -261,7 +273,7 @@ def witness_holds(host: Any, p: int, chosen: array[int], inverse: array[int], x:
     rows = np.frombuffer(inverse, dtype=inverse.typecode).reshape(M, M)
     parts = slabs(M, M, SLAB, ROWS)
     return not any(
-        reduced(product(reduced(rows[at].astype(np.float64), p), reached, p) - vectors[at], p).any() for at in parts
+        reduced(product(reduced(rows[at].astype(kind(p)), p), reached, p) - vectors[at], p).any() for at in parts
     )
 
 
@@ -275,12 +287,12 @@ def columns_independent(host: Any, p: int, wanted: int, queries: int | None, gau
         for h in range(H):
             read = whole(host, p, R_Q, layer, h, s.head_dim)
             if gauges is not None:
-                C = reduced(np.array(gauges[(layer - 1) % len(gauges)][h], dtype=np.float64), p)
+                C = reduced(np.array(gauges[(layer - 1) % len(gauges)][h], dtype=np.float64), p).astype(kind(p))
                 read = product(read, C.T, p)
             reads += [read[:, :queries] if gauges is None else read, whole(host, p, R_K, layer, h, s.head_dim)]
         reads += [below] if s.residual else []
         read, width = np.hstack(reads), below.shape[1]
-        out = np.zeros((s.m, read.shape[1] + H * width))
+        out = np.zeros((s.m, read.shape[1] + H * width), kind(p))
         out[:, : read.shape[1]] = read
         for h in range(H):
             at = read.shape[1] + h * width
@@ -301,7 +313,7 @@ def rank_reaches(a: np.ndarray, p: int, wanted: int) -> bool:
         t, rest = lower.shape[1], a[:, PANEL:]
         moved = np.flatnonzero(order != np.arange(len(order)))
         rest[moved] = rest[order[moved]]
-        inverse = np.eye(t)  # of the unit lower triangle on top
+        inverse = np.eye(t, dtype=kind(p))  # of the unit lower triangle on top
         for i in range(1, t):
             inverse[i, :i] = -product(lower[i : i + 1, :i], inverse[:i, :i], p)[0]
         upper = product(inverse, rest[:t], p)
@@ -315,7 +327,7 @@ def panel_pivots(panel: np.ndarray, p: int) -> tuple[np.ndarray, np.ndarray]:
     the other: what the pivots before make of it is all that is computed."""
     height, width = panel.shape
     panel, order = np.array(panel, order="F"), np.arange(height)
-    lower, upper, t = np.zeros((height, width), order="F"), np.zeros((width, width)), 0
+    lower, upper, t = np.zeros((height, width), kind(p), order="F"), np.zeros((width, width), kind(p)), 0
     for k in range(width):
         column = subtract(panel[t:, k : k + 1], lower[t:, :t], upper[:t, k : k + 1], p)
         candidates = np.flatnonzero(column)
@@ -326,7 +338,7 @@ def panel_pivots(panel: np.ndarray, p: int) -> tuple[np.ndarray, np.ndarray]:
                 held[[t, t + swap]] = held[[t + swap, t]]
         upper[t, k] = column[0, 0]
         upper[t, k + 1 :] = subtract(panel[t : t + 1, k + 1 :], lower[t : t + 1, :t], upper[:t, k + 1 :], p)[0]
-        unit = np.array([[float(pow(int(column[0, 0]), -1, p))]])
+        unit = np.array([[pow(int(column[0, 0]), -1, p)]], kind(p))
         lower[t:, t : t + 1] = product(column, reduced(unit, p), p)
         t += 1
         if t == height:
