@@ -40,7 +40,7 @@ def frontier(
         option("matching, attention-matching, functional or shared-attention; each of them by default."),
     ] = None,
     plot: Annotated[Path | None, written("Picture to write: m against L, reached and proved.")] = None,
-    certificates: Annotated[Path | None, option("Existing folder in which to leave every certificate.")] = None,
+    certificates: Annotated[Path | None, option("Folder for every certificate; made if missing.")] = None,
     largest: Annotated[
         int | None, option("Make certificates of up to this many numbers, or as much checking; others are marked *.")
     ] = None,

@@ -123,7 +123,7 @@ def _differs(reading: Reading, agreement: Agreement) -> str:
 def _readings(twin: Any, file: TensorFile, heads: int | None, config: Mapping[str, Any] | None) -> Iterator[Reading]:
     """What the module may be, by the table of its family, where that and the configuration leave facts open."""
     family = recognise(file)
-    with callers_code(f"{file.path} has tensors as {family.title} has, and not its parts"):
+    with callers_code(f"{file.path} has tensors as {family.title} has, and not its parts; read it with from_parts"):
         layers = [twin.get_submodule(prefix.rstrip(".")) for prefix in layer_prefixes(file, family.marks)]
         family.double(twin)
         fields = dict(config) if config is not None else family.live(twin, layers)
