@@ -23,7 +23,7 @@ from utfproof.commands import embed_minimize, own_norm, readings
 from utfproof.commands.hosts import OWN_NORM, load_host
 from utfproof.errors import MalformedInput
 from utfproof.ground.files import require_writable
-from utfproof.shapes import positive_integer
+from utfproof.shapes import positive_integer, span
 from utfproof.systems import Target, Universal
 
 if TYPE_CHECKING:
@@ -31,8 +31,12 @@ if TYPE_CHECKING:
     from utfproof.models import Reading
 
 OWN_LAYOUT = "utfproof"
-_OF_MODELS = ("scale", "attention", "config", "reference", "module", "inputs", "trials", "tolerance")
+_OF_MODELS = ("scale", "attention", "config", "reference", "module", "inputs", "trials", "tolerance", "tokens")
 """Options that mean nothing for a target of the package's own layout."""
+
+
+MOST_TOKENS = 10**6
+"""Token ids of a part of a model."""
 
 
 def _allowed(given: Given) -> float:
@@ -52,7 +56,17 @@ def _model(given: Given) -> Reading:
     for name in ("scale", "attention", "reference"):
         if getattr(given, name) is not None:
             raise MalformedInput(f"--{name} says what a live module shows by itself: leave it out with --module")
+    if given.tokens is not None:
+        facts = {"tokens": _token_ids(given.tokens), "positions": given.positions, "upto": given.upto}
     return from_model(make_module(given.module, given.target), **facts, seed=given.seed)
+
+
+def _token_ids(text: str) -> list[int]:
+    """Token ids and ranges of them, such as 1,2,5..9."""
+    spans = [span(item) for item in text.split(",")]
+    if None in spans or sum(last - first + 1 for first, last in filter(None, spans)) > MOST_TOKENS:
+        raise MalformedInput(f"--tokens {text[:40]!r}: expected at most {MOST_TOKENS} token ids, such as 1,2,5..9")
+    return [token for first, last in filter(None, spans) for token in range(first, last + 1)]
 
 
 def _sequences(given: Given, model: Reading) -> list[Any]:
@@ -134,6 +148,7 @@ def _embed_model(given: Given, model: Reading) -> Outcome:
     }
     shared = f"counted once per group: M = {grouped} ({model.kv_heads} heads of keys)"
     positions = f"{model.positions} learned positions" if model.positions else "no learned positions"
+    positions = f"a row of E for each at {model.positions} positions" if model.pairs else positions
     rows = {
         "result": found.verdict,
         "model": f"{model.vocabulary} tokens, {positions}, width {biased.width} and one for a constant coordinate",
@@ -184,6 +199,11 @@ def embed(
         ),
     ] = None,
     module: Annotated[str | None, option("Models: package.module:factory, called with TARGET's path.")] = None,
+    tokens: Annotated[
+        str | None, option("--module: only the first layer's attention, on these token ids (1,2,5..9).")
+    ] = None,
+    positions: Annotated[int | None, option("--tokens: at most so many positions.", check=positive_integer)] = None,
+    upto: Annotated[str | None, option("--tokens: the submodule whose output is meant; the first attention's.")] = None,
     inputs: Annotated[
         Path | None, option("Models: compare on these sequences, integers `tokens` [sequences, n].", advanced=True)
     ] = None,
@@ -232,6 +252,10 @@ def embed(
         raise MalformedInput("--certificate is the evidence of --minimize")
     if within is not None and not minimize:
         raise MalformedInput("--within is about hosts of fewer dimensions: say --minimize")
+    if tokens is None or positions is None or module is None:
+        options.refuse_given(
+            stated, "a part of a model needs --module, --tokens and --positions", "tokens", "positions", "upto"
+        )
     if host != OWN_NORM or minimize:
         options.refuse_given(stated, "it is about HOST own-norm", "plus_constant")
     require_writable(output, certificate)

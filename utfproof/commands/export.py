@@ -74,6 +74,7 @@ def export(
     from utfproof.attention import SoftmaxAttention
     from utfproof.models import ModelAttention, read_kernel
     from utfproof.models.coverage import read_limits
+    from utfproof.models.embedding import read_ids
     from utfproof.models.exporting import require_own, transformer_lens_tensors, write_arrays, write_module
     from utfproof.weights import read_embedding, read_tensors
 
@@ -98,8 +99,8 @@ def export(
     stored = options.stored_stream(facts)
     warned = options.require_made_for(facts, host, bool(residual if stored is None else stored), limit)
     machine = _host(host, facts, said, words, residual, limit)
-    rows = said["positions"] or 0
-    tokens = machine.shape.d_in - rows
+    rows, ids = said["positions"] or 0, read_ids(facts)
+    tokens = machine.shape.d_in - rows if ids is None else len(ids)
     if _agreed(facts, "vocabulary", None) not in (None, tokens):
         raise MalformedInput(
             f"the embedding's metadata say vocabulary {facts['vocabulary']} and {rows} positions, which are not the "
@@ -114,7 +115,9 @@ def export(
     sizes: dict[str, Any] = {"vocabulary": tokens, "positions": rows, "max_memory": limit}
     if layout == "module":
         with together():
-            write_module(output, machine, E, kernel, limits=limits, **sizes)
+            write_module(output, machine, E, kernel, limits=limits, pairs=ids is not None, ids=ids, **sizes)
+    elif ids is not None:
+        raise MalformedInput("E has a row for every token at every position: write it with --layout module")
     else:
         context = min(context, limits[0] or context)
         tensors, metadata = transformer_lens_tensors(machine, E, kernel, context=context, **sizes)
@@ -128,9 +131,10 @@ def export(
         "positions": rows,
         "files": paths,
     }
+    apart = f"and {rows} learned" if ids is None else f"at {rows}"
     table: dict[str, Any] = {
         "shape": f"{machine.shape}, m = {machine.m}",
-        "inputs": f"{tokens} tokens" + (f" and {rows} learned positions" if rows else ""),
+        "inputs": f"{tokens} tokens" + (f" {apart} positions" if rows else ""),
         **(
             {"compared": f"contexts of at most {limits[0]} tokens: the module refuses longer ones"} if limits[0] else {}
         ),

@@ -174,7 +174,7 @@ def compared(reading: Reading, triples: Triples) -> Agreement:
     """The `Agreement` of these outputs."""
     comparison = Comparison(reading.arrays["b_U"])
     for given, found, expected in triples:
-        comparison.add(given, found, expected)
+        comparison.add(reading.shown(given) if given.ndim == 1 else given, found, expected)
     return comparison.result()
 
 
@@ -215,7 +215,7 @@ def read_sequences(path: Path | str, reading: Reading, max_memory: int | None = 
     tokens = file.tensors["tokens"]
     if tokens.dtype.kind not in "iu" or tokens.ndim not in (1, 2) or not tokens.size:
         raise file.refuse("tokens must be integers [n] or [sequences, n], not empty")
-    rows = list(np.atleast_2d(tokens))
+    rows = [reading.numbers(row) for row in np.atleast_2d(tokens)]
     for row in rows:
         reading.one_hots(row)
     return rows

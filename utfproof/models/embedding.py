@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -30,6 +30,8 @@ GROUPED = "grouped"
 """The prefix tree with shared key blocks, as a host's name."""
 HOST_DIGEST = "host_digest"
 """Metadata of an embedding whose host is a file: the digest of its content."""
+IDS = "token_ids"
+"""Metadata of an embedding with a row for every token at every position: the model's own ids of the tokens."""
 TRIALS = 16
 """Random sequences on which a host is compared."""
 
@@ -97,7 +99,7 @@ class Embedded:
         path, model = Path(path), self.model
         require_own(path, path.with_suffix(".safetensors"))
         sizes: dict[str, Any] = {"vocabulary": model.vocabulary, "positions": model.positions}
-        sizes |= {"constant": self.constant, **(self.module or {})}
+        sizes |= {"constant": self.constant, "pairs": model.pairs, "ids": model.ids, **(self.module or {})}
         limits = read_limits(self.facts(), model.vocabulary)
         write_module(path, self.system, self.E, model.kernel, **sizes, limits=limits)
         return path
@@ -148,9 +150,25 @@ def model_facts(model: Reading, kernel: Any = None) -> dict[str, str]:
         "positions": str(model.positions),
         "attention": write_kernel(model.kernel if kernel is None else kernel),
     }
+    if model.ids is not None:
+        facts[IDS] = json.dumps(model.ids.tolist(), separators=(",", ":"))
     if model.unknown:
         facts["assumed"] = ", ".join(model.unknown)
     return facts | ({} if model.coverage is None else model.coverage.facts())
+
+
+def read_ids(facts: Mapping[str, str]) -> np.ndarray | None:
+    """The token ids of an embedding with a row for every token at every position, None for others. MalformedInput for what no
+    embedding says."""
+    if IDS not in facts:
+        return None
+    try:
+        ids = np.array(json.loads(facts[IDS]))
+    except ValueError as error:
+        raise MalformedInput(f"the embedding's metadata field {IDS} is no list of integers: {error}") from error
+    if ids.ndim != 1 or ids.dtype.kind != "i" or not ids.size or ids.min() < 0:
+        raise MalformedInput(f"the embedding's metadata field {IDS} is no list of token ids")
+    return ids
 
 
 def embed_model(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import inspect
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from importlib import import_module
@@ -15,11 +15,11 @@ from typing import Any
 
 import numpy as np
 
-from utfproof.errors import MalformedInput, ResourceLimit
+from utfproof.errors import MalformedInput, ResourceLimit, UtfproofError
 from utfproof.models.comparison import AGREEMENT, Agreement, Comparison
 from utfproof.models.configuration import OWN_OUTPUTS
 from utfproof.models.coverage import Coverage
-from utfproof.models.probes import batches, probes, sequences
+from utfproof.models.probes import batches, probes, random_sequences, sequences
 from utfproof.models.reader import Said, read_model, recognise
 from utfproof.models.reading import ANY_LENGTH, LONGEST, Forward, Reading
 from utfproof.models.tensors import layer_prefixes
@@ -29,6 +29,8 @@ OPEN = {"stream": (True, False), "causal": (True, False)}
 """Facts that a family may leave open, which the module's own outputs then decide."""
 TWIN = " in float64 and evaluation mode"
 """How `in_float64` runs a module, for people."""
+SINGLE = 1e-5
+"""Outputs that are computed in float32 differ by less."""
 FEW = 16
 """Sequences that are enough to tell one reading from another."""
 
@@ -39,6 +41,11 @@ def from_model(
     *,
     heads: int | None = None,
     config: Mapping[str, Any] | None = None,
+    tokens: Sequence[int] | None = None,
+    positions: int | None = None,
+    upto: str | None = None,
+    layer: int | None = None,
+    part: str | None = None,
     seed: int = 0,
 ) -> Reading:
     """The model of a live module, read by the table of its family and compared with the module's own forward pass in float64.
@@ -47,9 +54,25 @@ def from_model(
     the module does not show them. config: fields instead of the module's own configuration. The module is copied, never
     changed. Raises MalformedInput naming the tensor or the field that no embedding carries, or the first output at which the
     reading and the module differ.
+
+    tokens, positions: only a part of the model is meant, the output of its first layer's attention on these token ids and so
+    many positions (`part.part_of`); upto names the submodule that gives it, or layer=0, part="attention" finds it.
     """
     if not isinstance(module, _torch().nn.Module):
         raise MalformedInput(f"from_model takes a torch.nn.Module, got {type(module).__name__}")
+    if (tokens, positions, upto, layer, part) != (None,) * 5:
+        if tokens is None or positions is None:
+            raise MalformedInput(
+                "a part of a model is taken for given token ids and positions: pass tokens=[...], positions=n"
+            )
+        if (layer or 0, part or "attention") != (0, "attention"):
+            raise MalformedInput(
+                f"layer {layer}, part {part!r}: only the attention of layer 0 is attention-only (layer=0, part='attention'); "
+                "later layers read norms and MLPs of what attention mixed"
+            )
+        from utfproof.models.part import part_of
+
+        return part_of(module, tokens, positions, upto, seed)
     twin = in_float64(module)
     file = live_tensors(twin)
     forward = module_outputs(twin)
@@ -68,22 +91,30 @@ def from_model(
     if not agreeing:
         closest = min(found, key=lambda pair: np.nan_to_num(pair[1].relative_difference, nan=np.inf))
         raise file.refuse(_differs(*closest))
-    return confirmed(agreeing[0], forward, f"the forward pass of {name}{TWIN}", given, seed)
+    return confirmed(agreeing[0], forward, f"the forward pass of {name}{TWIN}", given, seed, other_ways(twin))
 
 
 def confirmed(
-    reading: Reading, forward: Forward, witness: str, given: list[np.ndarray] | None = None, seed: int = 0
+    reading: Reading,
+    forward: Forward,
+    witness: str,
+    given: list[np.ndarray] | None = None,
+    seed: int = 0,
+    others: Mapping[str, Forward] | None = None,
 ) -> Reading:
     """The reading with the module's own outputs as its witness, compared on example inputs, or on `probes`. MalformedInput with
-    the first output that differs."""
+    the first output that differs. others: other ways to ask the module, named in the witness where they change its answer."""
     tried = probes(reading, seed) if given is None else batches(reading, iter(given))
     agreement, coverage = _agreement(reading, forward, tried)
     if not agreement.within(AGREEMENT):
         raise MalformedInput(f"{witness}: {_differs(reading, agreement)}")
     alone = "" if given is None else " on the example inputs alone,"
+    few = given or random_sequences(reading, 4, seed)
+    changed = [name for name, asked in (others or {}).items() if not _same(reading, asked, few)]
+    apart = f" ({' and '.join(changed)} change its outputs, and are not meant)" if changed else ""
     return replace(
         reading,
-        witness=witness + alone,
+        witness=witness + apart + alone,
         coverage=coverage,
         forward=forward,
         difference=agreement.relative_difference,
@@ -101,9 +132,9 @@ def _agreement(reading: Reading, forward: Forward, tried: Iterable[np.ndarray]) 
             raise MalformedInput(f"its outputs have shape {list(expected.shape)}, its tensors say {list(wanted)}")
         for row, (tokens, logits) in enumerate(zip(batch, expected, strict=True)):
             found = reading.original(tokens)
-            comparison.add(tokens, found, logits)
+            comparison.add(reading.shown(tokens), found, logits)
             if row % 4 == 1:  # alone: an answer must not depend on the batch
-                comparison.add(tokens, found, forward(tokens[None])[0])
+                comparison.add(reading.shown(tokens), found, forward(tokens[None])[0])
         seen += list(batch)
         largest = max(largest, len(batch))
         if comparison.first is not None and not comparison.result().within(AGREEMENT):
@@ -111,12 +142,29 @@ def _agreement(reading: Reading, forward: Forward, tried: Iterable[np.ndarray]) 
     return comparison.result(), Coverage.of(seen, reading.vocabulary, largest)
 
 
+def _same(reading: Reading, forward: Forward, given: list[np.ndarray]) -> bool:
+    """Whether the module gives the reading's outputs when it is asked in another way; true where it does not answer."""
+    try:
+        return _agreement(reading, forward, batches(reading, iter(given)))[0].within(AGREEMENT)
+    except MalformedInput:
+        return True
+
+
+def other_ways(module: Any) -> dict[str, Forward]:
+    """The module asked with int32 ids, and with gradients."""
+    return {
+        "int32 ids": module_outputs(module, "int32"),
+        "gradients switched on": module_outputs(module, gradients=True),
+    }
+
+
 def _differs(reading: Reading, agreement: Agreement) -> str:
     """Where a reading and the module differ first."""
+    single = " (float32 somewhere in it would explain so little)" if agreement.within(SINGLE) else ""
     first = "" if agreement.first is None else f" First on {agreement.first.words('the reading gives', 'the module')}."
     return (
         "it was read as another function than its own forward pass computes: outputs differ by "
-        f"{agreement.relative_difference:.3g} relative.{first} It was taken as {reading.summary()}"
+        f"{agreement.relative_difference:.3g} relative{single}.{first} It was taken as {reading.summary()}"
     )
 
 
@@ -142,7 +190,7 @@ def callers_code(doing: str) -> Iterator[None]:
     verdict; ResourceLimit where memory is used up. Ctrl-C stays an interrupt."""
     try:
         yield
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, UtfproofError):
         raise
     except MemoryError as error:
         raise ResourceLimit(f"{doing}: out of memory") from error
@@ -198,14 +246,14 @@ def live_tensors(module: Any) -> TensorFile:
     return TensorFile(place, tensors, {}, types)
 
 
-def module_outputs(module: Any) -> Forward:
+def module_outputs(module: Any, ids: str = "int64", gradients: bool = False) -> Forward:
     """Tokens [batch, n] -> the module's logits [batch, n, outputs] in float64. module: a torch.nn.Module or a function of a
-    tensor of tokens."""
+    tensor of tokens; ids: the type of these; gradients: whether they are recorded."""
     torch, place = _torch(), getattr(module, "__name__", type(module).__name__)
 
     def outputs(tokens: np.ndarray) -> np.ndarray:
-        given = torch.from_numpy(np.asarray(tokens, dtype=np.int64))
-        with torch.no_grad(), callers_code(f"{place} does not run on tokens {list(tokens.shape)}"):
+        given = torch.from_numpy(np.asarray(tokens, dtype=ids))
+        with torch.set_grad_enabled(gradients), callers_code(f"{place} does not run on tokens {list(tokens.shape)}"):
             found = module(given)
             found = getattr(found, "logits", found)
         found = found[0] if isinstance(found, tuple | list) and found else found

@@ -10,7 +10,7 @@ import numpy as np
 from utfproof.errors import MalformedInput
 from utfproof.models.attention import LayerAttention, ModelAttention
 from utfproof.models.importing import attention_kernel
-from utfproof.models.live import TWIN, confirmed, in_float64, module_outputs
+from utfproof.models.live import TWIN, confirmed, in_float64, module_outputs, other_ways
 from utfproof.models.reading import ANY_LENGTH, PARTS, Reading
 
 
@@ -79,7 +79,8 @@ def from_parts(
     if forward is None:
         return reading
     live, mode = (in_float64(forward), TWIN) if hasattr(forward, "state_dict") else (forward, "")
-    return confirmed(reading, module_outputs(live), f"the forward pass of {name}{mode}", seed=seed)
+    witness = f"the forward pass of {name}{mode}"
+    return confirmed(reading, module_outputs(live), witness, seed=seed, others=other_ways(live))
 
 
 def _array(value: Any, name: str, axes: int) -> np.ndarray:

@@ -207,7 +207,7 @@ def ordinary_tokens(reading: Reading) -> list[np.ndarray]:
     """Sets of the tokens with the smaller rows: half of them all, a quarter, ..., wherever that leaves out rows that are FAR
     larger than those that are left. A row that is far larger than others draws all attention to it, or drives all away: what a
     model does with the others is seen where it is absent."""
-    rows = np.abs(reading.arrays["W_E"]).max(axis=1, initial=0.0)
+    rows = np.abs(reading.arrays["W_E"]).reshape(reading.vocabulary, -1).max(axis=1, initial=0.0)
     order = np.argsort(rows, kind="stable")
     sets, count, largest = [], len(order) // 2, float(rows.max(initial=0.0))
     while count:

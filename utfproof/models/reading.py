@@ -49,7 +49,8 @@ class Reading:
     not_read: names of metadata; left_out: tensors that hold no weights. norm: where rows are normalised, its gains and biases
     being part of the matrices. witness: whose outputs were compared (a live module, a reference file), None where there is
     nothing but the reading; coverage: on which inputs; forward: the module's own; references: (tokens [n] or inputs
-    [n, V + P], logits) of a file; difference: the largest relative one."""
+    [n, V + P], logits) of a file; difference: the largest relative one. ids [V]: of a part of a model (`part`), the model's own
+    token ids; tokens are then numbers 0 ... V-1, W_E has a row for each token at each position, and P is `context`."""
 
     family: str
     title: str
@@ -69,16 +70,40 @@ class Reading:
     forward: Forward | None = None
     references: tuple[tuple[np.ndarray, np.ndarray], ...] = ()
     difference: float | None = None
+    ids: np.ndarray | None = None
+
+    @property
+    def pairs(self) -> bool:
+        """Whether W_E has a row for every token at every position, row token P + position: a part of a model."""
+        return self.ids is not None
 
     @property
     def vocabulary(self) -> int:
         """V."""
-        return len(self.arrays["W_E"])
+        return len(self.arrays["W_E"] if self.ids is None else self.ids)
 
     @property
     def positions(self) -> int:
-        """P, 0 without learned positions."""
-        return len(self.arrays["W_pos"])
+        """P, 0 where positions are not in E."""
+        return self.context if self.pairs else len(self.arrays["W_pos"])
+
+    @property
+    def d_in(self) -> int:
+        """Rows of E: V + P, or V P."""
+        return len(self.arrays["W_E"]) + len(self.arrays["W_pos"])
+
+    def numbers(self, tokens: np.ndarray) -> np.ndarray:
+        """Numbers 0 ... V-1 of the model's own token ids. MalformedInput for ids that the part does not hold."""
+        if self.ids is None:
+            return tokens
+        same = tokens[..., None] == self.ids
+        if not same.any(axis=-1).all():
+            raise MalformedInput(f"tokens lie outside the part's {self.vocabulary} token ids")
+        return np.asarray(same.argmax(axis=-1))
+
+    def shown(self, given: np.ndarray) -> np.ndarray:
+        """The model's own token ids of numbers 0 ... V-1, for people."""
+        return given if self.ids is None else self.ids[given]
 
     @property
     def kv_heads(self) -> int:
@@ -90,7 +115,7 @@ class Reading:
         """The model's own: d_in = V + P."""
         L, H, _, d = self.arrays["W_Q"].shape
         outputs = self.arrays["W_U"].shape[1]
-        return Shape(H, L, d, self.vocabulary + self.positions, outputs, residual=self.stream)
+        return Shape(H, L, d, self.d_in, outputs, residual=self.stream)
 
     @property
     def longest(self) -> int:
@@ -121,18 +146,25 @@ class Reading:
         if self.unknown:
             left = ", ".join(FACTS[name][0] for name in self.unknown)
             return f"this reading of the file, by {notion}: {self.witness} agree with it{seen} and nobody says: {left}"
-        return f"the model, by {notion}: compared with {self.witness}{seen}"
+        what = "the model"
+        if self.pairs:
+            what = (
+                f"{self.title} for sequences of at most {self.positions} of {self.vocabulary} tokens (position i reads the row "
+                "of E for its token and i)"
+            )
+        return f"{what}, by {notion}: compared with {self.witness}{seen}"
 
     def stages(self, given: np.ndarray, kernel: Kernel | None = None) -> dict[str, np.ndarray]:
         """The model's own formulas, tensor by tensor in the file's grouping: the stream that each layer reads, what its
         attention adds, and the logits [n, O]. given: tokens [n], or inputs [n, V + P]."""
         a, places = self.arrays, np.arange(len(given))
         attention = self.attention if kernel is None else kernel
+        V = len(a["W_E"])
         if given.ndim == 2:
-            x, at = given[:, : self.vocabulary] @ a["W_E"], given[:, self.vocabulary :] @ a["W_pos"]
+            x, at = given[:, :V] @ a["W_E"], given[:, V:] @ a["W_pos"]
         else:
-            x = a["W_E"][given]
-            at = a["W_pos"][: len(given)] if self.positions else np.zeros((1, x.shape[1]))
+            x = a["W_E"][self._token_rows(given)]
+            at = a["W_pos"][: len(given)] if len(a["W_pos"]) else np.zeros((1, x.shape[1]))
         out: dict[str, np.ndarray] = {}
         if not self.shortformer:
             x, at = x + at, np.zeros((1, x.shape[1]))
@@ -160,8 +192,12 @@ class Reading:
         """Logits [n, d_out] on the highest authority there is: the module's own forward pass, or the reading."""
         return self.original(tokens) if self.forward is None else self.forward(np.asarray(tokens)[None])[0]
 
+    def _token_rows(self, tokens: np.ndarray) -> np.ndarray:
+        """Rows of W_E of tokens [n]."""
+        return tokens * self.positions + np.arange(len(tokens)) if self.pairs else tokens
+
     def one_hots(self, tokens: np.ndarray) -> np.ndarray:
-        """X [n, V + P] of these tokens [n]. MalformedInput for tokens outside the vocabulary and for more than P positions."""
+        """X [n, d_in] of these tokens [n]. MalformedInput for tokens outside the vocabulary and for more than P positions."""
         tokens = np.asarray(tokens)
         n = len(tokens)
         if tokens.ndim != 1 or tokens.dtype.kind not in "iu" or not n:
@@ -170,9 +206,9 @@ class Reading:
             raise MalformedInput(f"tokens lie outside 0 ... {self.vocabulary - 1}")
         if self.positions and n > self.positions:
             raise MalformedInput(f"{n} tokens are more than the model's {self.positions} positions")
-        x = np.zeros((n, self.vocabulary + self.positions))
-        x[np.arange(n), tokens] = 1
-        if self.positions:
+        x = np.zeros((n, self.d_in))
+        x[np.arange(n), self._token_rows(tokens)] = 1
+        if len(self.arrays["W_pos"]):
             x[np.arange(n), self.vocabulary + np.arange(n)] = 1
         return x
 
@@ -182,7 +218,7 @@ class Reading:
         given = np.asarray(given)
         if given.ndim != 2:
             return self.one_hots(given)
-        V, P = self.vocabulary, self.positions
+        V, P = len(self.arrays["W_E"]), len(self.arrays["W_pos"])
         if not len(given) or given.shape[1] != V + P:
             apart = f", {V} tokens and {P} positions" if P else ""
             raise MalformedInput(
@@ -210,7 +246,7 @@ class Reading:
         arrays["W_Q"], arrays["b_Q"] = a["W_Q"] * factors[:, None, None, None], a["b_Q"] * factors[:, None, None]
         arrays |= {name: a[name] for name in ("W_O", "b_O", "W_U", "b_U")}
         arrays["W_E"] = np.concatenate([a["W_E"], a["W_pos"]])
-        V, P = self.vocabulary, self.positions
+        V, P = len(a["W_E"]), len(a["W_pos"])
         if self.shortformer:
             for name in ("W_Q", "W_K"):
                 arrays[name] = np.concatenate([arrays[name], arrays[name]], axis=2)

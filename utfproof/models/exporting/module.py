@@ -25,7 +25,7 @@ from utfproof.systems import Universal
 TEMPLATE = '''"""{head}: PyTorch is all it needs.
 
     model = Host()                  # reads {shown} beside this file
-    y = model(tokens)               # integers [..., n] in 0 ... {last}{limit} -> logits [..., n, {d_out}]
+    y = model(tokens)               # integers [..., n] {among}{limit} -> outputs [..., n, {d_out}]
     y = model(x)                    # or any inputs x [..., n, {d_in}] in the module's own number type
     model.E                         # the program; everything else is fixed
 
@@ -45,7 +45,8 @@ CONTEXT = {context}  # the longest that was compared with the model; None: any
 SCALE, NORM, PAIRS = {scale!r}, {norm!r}, {pairs}
 ATTENTION = {attention}
 MLP = {activation!r}  # its activation; None: the host has no MLPs
-TYPES = {{"F64": torch.float64, "F32": torch.float32, "I32": torch.int32, "I8": torch.int8, "BOOL": torch.bool}}
+TYPES = {{"F64": torch.float64, "F32": torch.float32, "I64": torch.int64, "I32": torch.int32, "I8": torch.int8}}
+TYPES["BOOL"] = torch.bool
 
 
 def read_safetensors(path):
@@ -141,6 +142,11 @@ class Host(nn.Module):
             x = x @ self.E
         else:
             n = x.shape[-1]
+            if hasattr(self, "ids"):
+                same = x[..., None] == self.ids
+                if not same.any(-1).all():
+                    raise ValueError("tokens that are not among the ids of this part")
+                x = same.int().argmax(-1)
             if POSITIONS and n > POSITIONS:
                 raise ValueError(f"{{n}} tokens, {{POSITIONS}} positions")
             if x.numel() and (int(x.min()) < 0 or int(x.max()) >= VOCABULARY):
@@ -245,15 +251,16 @@ def write_module(
     positions: int,
     norm: dict[str, Any] | None = None,
     pairs: bool = False,
+    ids: np.ndarray | None = None,
     constant: np.ndarray | None = None,
     limits: tuple[int | None, np.ndarray | None] = (None, None),
     max_memory: int | None = None,
 ) -> Path:
     """Write `path` (a .py file with a torch.nn.Module named Host) and the safetensors file of the same name beside it, which is
-    returned. norm: the host's own, its kind, eps and places; pairs: E has a row for every token at every position; constant:
-    [d_out], added to the outputs; limits: the longest context and the tokens [V] that were compared with the model, beyond
-    which the module refuses. NotDefined for parts of the package's own kernels without a text for torch; ResourceLimit
-    before anything is allocated."""
+    returned. norm: the host's own, its kind, eps and places; pairs: E has a row for every token at every position; ids: the
+    model's own ids of the tokens; constant: [d_out], added to the outputs; limits: the longest context and the tokens [V] that
+    were compared with the model, beyond which the module refuses. NotDefined for parts of the
+    package's own kernels without a text for torch; ResourceLimit before anything is allocated."""
     path = Path(path)
     if path.suffix != ".py":
         raise MalformedInput(f"a module is written to a .py file, got {path}")
@@ -263,6 +270,7 @@ def write_module(
     require_memory(3 * _bytes(host, shape.d_in), f"exporting a host at {shape}, m = {host.m},", max_memory)
     arrays = {"E": np.asarray(E, dtype=np.float64), **_stored("U", (host.U,))}
     arrays |= {"constant": np.asarray(constant, dtype=np.float64)} if constant is not None else {}
+    arrays |= {"ids": ids.astype(np.int64)} if ids is not None else {}
     context, compared = limits
     arrays |= {"compared": compared} if compared is not None else {}
     for layer in range(1 if host.tied else shape.layers):
@@ -282,7 +290,7 @@ def write_module(
         head=MODULE_HEAD,
         weights=weights.name,
         shown=_in_docstring(weights.name),
-        last=vocabulary - 1,
+        among=f"in 0 ... {vocabulary - 1}" if ids is None else f"among the {vocabulary} ids in `ids`",
         limit=limit,
         d_in=shape.d_in,
         d_out=shape.d_out,

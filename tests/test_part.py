@@ -1,0 +1,196 @@
+"""The first layer's attention of a real model, on chosen tokens: what is read, what is refused, and what is handed on."""
+
+import importlib.util
+
+import pytest
+
+from utfproof import embed_model
+from utfproof.cli.app import run
+from utfproof.errors import MalformedInput
+from utfproof.models import from_model
+
+torch = pytest.importorskip("torch")
+nn, F = torch.nn, torch.nn.functional
+V, D, H, P, TOKENS = 40, 16, 4, 6, [3, 5, 8, 13, 21, 34]
+SMALL = {"vocab_size": V, "hidden_size": D, "intermediate_size": 24, "num_hidden_layers": 2, "num_attention_heads": H}
+
+
+def fused(q, k, v):
+    return F.scaled_dot_product_attention(q, k, v, is_causal=True)
+
+
+def by_hand(q, k, v):
+    """A window, ALiBi that falls by its own slope, einsum, and a softmax in float32."""
+    n = q.shape[-2]
+    distance = torch.arange(n)[:, None] - torch.arange(n)
+    slopes = torch.tensor([0.5, 0.25, 0.125, 0.0625])[:, None, None]
+    logits = torch.einsum("bhid,bhjd->bhij", q, k) / 3 - slopes * distance
+    logits = logits.masked_fill((distance < 0) | (distance > 2), float("-inf"))
+    return torch.einsum("bhij,bhjd->bhid", torch.softmax(logits, -1, dtype=torch.float32).to(v.dtype), v)
+
+
+def capped(q, k, v):
+    logits = 5.0 * torch.tanh(q @ k.transpose(-1, -2) / 5.0)
+    return torch.softmax(logits, -1) @ v
+
+
+def sink(q, k, v):
+    logits = q @ k.transpose(-1, -2)
+    return torch.softmax(torch.cat([logits, torch.zeros_like(logits[..., :1])], -1), -1)[..., :-1] @ v
+
+
+def striped(q, k, v):
+    n = q.shape[-2]
+    mask = (torch.arange(n)[:, None] - torch.arange(n)) % 2 == 0
+    return F.scaled_dot_product_attention(q, k, v, attn_mask=mask)
+
+
+class Attention(nn.Module):
+    def __init__(self, function):
+        super().__init__()
+        self.qkv, self.out, self.function = nn.Linear(D, 3 * D), nn.Linear(D, D), function
+
+    def forward(self, x):
+        q, k, v = (part.unflatten(-1, (H, D // H)).transpose(1, 2) for part in self.qkv(x).split(D, -1))
+        return self.out(self.function(q, k, v).transpose(1, 2).flatten(-2))
+
+
+class Model(nn.Module):
+    """nanoGPT-like: two layers with norms and MLPs. trap: what it does to its first rows, against all expectations."""
+
+    def __init__(self, function=fused, trap=lambda x, tokens: x):
+        super().__init__()
+        torch.manual_seed(0)
+        self.wte, self.wpe, self.head = nn.Embedding(V, D), nn.Embedding(P + 2, D), nn.Linear(D, V)
+        self.attn = nn.ModuleList([Attention(function), Attention(function)])
+        self.norm, self.mlp, self.trap = (
+            nn.LayerNorm(D),
+            nn.Sequential(nn.Linear(D, 9), nn.GELU(), nn.Linear(9, D)),
+            trap,
+        )
+
+    def forward(self, tokens):
+        x = self.trap(self.wte(tokens) + self.wpe(torch.arange(tokens.shape[1])), tokens)
+        for attention in self.attn:
+            x = x + attention(self.norm(x))
+            x = x + self.mlp(self.norm(x))
+        return self.head(x)
+
+
+def part(model, **where):
+    return from_model(model, tokens=TOKENS, positions=P, **where)
+
+
+def own_activations(model, spot, tokens):
+    seen = []
+    handle = spot.register_forward_hook(lambda _, __, out: seen.append(out[0] if isinstance(out, tuple) else out))
+    with torch.no_grad():
+        model(tokens)
+    handle.remove()
+    return seen[0]
+
+
+def exported(path):
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module.Host()
+
+
+@pytest.mark.parametrize(("function", "words"), [(fused, "causal"), (by_hand, "window 3"), (capped, "capped at 5")])
+def test_the_exported_host_gives_the_modules_own_activations(function, words, tmp_path):
+    model = Model(function).double()
+    found = part(model, upto="attn.0")
+    assert words in found.facts["attention"]
+    for host in ("sparse", "random", "grouped"):
+        made = embed_model(found, host)
+        assert made.agreement.relative_difference < 1e-10
+        assert f"at most {P} of {len(TOKENS)} tokens" in made.verdict
+        made.export(tmp_path / f"{host}.py")
+        tokens = torch.tensor(TOKENS)[torch.randint(0, len(TOKENS), (8, P))]
+        own = own_activations(model, model.attn[0], tokens)
+        tolerance = 1e-10 if function is not by_hand else 1e-6  # the module's own softmax is in float32
+        assert (exported(tmp_path / f"{host}.py")(tokens) - own).abs().max() < tolerance * own.abs().max()
+    assert ("softmax in float64" in found.witness) == (function is by_hand)
+
+
+def test_the_first_attention_is_found_without_a_name():
+    assert part(Model(), layer=0, part="attention").facts["part"] == "the attention output at attn.0 of Model"
+
+
+@pytest.mark.parametrize(
+    ("model", "where", "reason"),
+    [
+        (Model(), {"upto": "attn.1"}, "2 attentions are computed"),
+        (Model(), {"upto": "attn.0.qkv"}, "0 attentions are computed"),
+        (Model(), {"upto": "attn.0.attn"}, "close are attn.0"),
+        (Model(), {"layer": 1, "part": "attention"}, "only the attention of layer 0"),
+        (Model(), {"upto": "mlp"}, "holds more than the attention's"),
+        (Model(sink), {}, "attention to no token"),
+        (Model(striped), {}, "neither causal"),
+        (Model(trap=lambda x, _: x + x.roll(1, 1)), {}, "differ by"),
+        (Model(trap=lambda x, t: x * (1.5 if t.shape[1] == 5 else 1)), {}, "differ by"),
+        (Model(trap=lambda x, t: torch.where((t[:, :1] == 8)[..., None], x.flip(-1), x)), {}, "differ by"),
+        (nn.Sequential(nn.Embedding(V, D), nn.Linear(D, V)), {}, "no attention was seen"),
+    ],
+)
+def test_what_is_no_function_of_single_rows_is_refused(model, where, reason):
+    with pytest.raises(MalformedInput, match=reason):
+        part(model, **where)
+
+
+@pytest.mark.parametrize("tokens", [[], [1, 1], [-1], [0.5]])
+def test_tokens_are_different_ids(tokens):
+    with pytest.raises(MalformedInput, match="different token ids"):
+        from_model(Model(), tokens=tokens, positions=2)
+
+
+def test_ways_of_asking_that_change_the_answer_are_named():
+    int32 = part(Model(trap=lambda x, t: x * (1 + 0.5 * (t.dtype == torch.int32))))
+    gradients = part(Model(trap=lambda x, _: x * (1 + 0.5 * torch.is_grad_enabled())))
+    assert "int32 ids change" in embed_model(int32).verdict
+    assert "gradients switched on change" in embed_model(gradients).verdict
+    assert "change" not in embed_model(part(Model())).verdict
+
+
+def make():
+    return Model()
+
+
+def test_commands_embed_and_export_a_part(tmp_path, capsys, monkeypatch):
+    monkeypatch.syspath_prepend(str(tmp_path.parent))
+    E, module = tmp_path / "E.safetensors", tmp_path / "layer0.py"
+    (tmp_path / "any").touch()
+    given = ["--module", f"{__name__}:make", "--tokens", "3,5,8..13", "--positions", str(P), "--upto", "attn.0"]
+    assert run(["embed", "sparse", str(tmp_path / "any"), *given, "-o", str(E)]) == 0
+    assert f"sequences of at most {P} of 8 tokens" in " ".join(capsys.readouterr().out.split())
+    assert run(["export", "sparse", str(E), "-o", str(module)]) == 0
+    tokens = torch.tensor([[3, 5, 8, 13, 9, 12]])
+    model = Model().double()
+    assert (exported(module)(tokens) - own_activations(model, model.attn[0], tokens)).abs().max() < 1e-10
+    with pytest.raises(ValueError, match="not among the ids"):
+        exported(module)(tokens + 1)
+    assert run(["export", "sparse", str(E), "--layout", "transformer-lens", "-o", str(tmp_path / "x.safetensors")]) == 2
+    assert run(["embed", "sparse", str(tmp_path / "any"), *given[:2], "--upto", "attn.0", "-o", str(E)]) == 2
+
+
+MODELS = {
+    "GPT2LMHeadModel": ("GPT2Config", {"vocab_size": V, "n_embd": D, "n_layer": 2, "n_head": H}),
+    "GPTNeoXForCausalLM": ("GPTNeoXConfig", {**SMALL, "use_parallel_residual": False}),
+    "LlamaForCausalLM": ("LlamaConfig", {**SMALL, "num_key_value_heads": 2, "attention_bias": True}),
+    "MistralForCausalLM": ("MistralConfig", {**SMALL, "num_key_value_heads": 1, "sliding_window": 3}),
+    "Gemma2ForCausalLM": ("Gemma2Config", {**SMALL, "num_key_value_heads": 2, "head_dim": 6, "sliding_window": 4}),
+    "Qwen3ForCausalLM": ("Qwen3Config", {**SMALL, "num_key_value_heads": 2, "head_dim": 6}),
+    "MptForCausalLM": ("MptConfig", {"vocab_size": V, "d_model": D, "n_heads": H, "n_layers": 2}),
+}
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("name", MODELS)
+def test_models_by_the_constructors_of_transformers(name):
+    transformers = pytest.importorskip("transformers")
+    config, fields = MODELS[name]
+    model = getattr(transformers, name)(getattr(transformers, config)(**fields))
+    found = from_model(model, tokens=TOKENS, positions=P, layer=0, part="attention")
+    for host in ("sparse", "random"):
+        assert embed_model(found, host).agreement.relative_difference < 1e-10

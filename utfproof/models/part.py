@@ -1,0 +1,257 @@
+"""A part of a real model that is attention-only exactly: the output of its first layer's attention, on chosen tokens.
+
+Before the first layer nothing mixes tokens: whatever a norm, a rotation or a bias does there, queries, keys and values are
+functions of (token, position). So each pair is one row of E, and what is left is softmax attention and the output's matrix.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from difflib import get_close_matches
+from typing import Any
+
+import numpy as np
+
+from utfproof.errors import MalformedInput
+from utfproof.ground.resources import require_memory
+from utfproof.models.attention import LayerAttention, ModelAttention
+from utfproof.models.live import callers_code, confirmed, in_float64
+from utfproof.models.reading import Forward, Reading
+from utfproof.shapes import positive_integer
+
+HIDDEN = -5e3
+"""Logits below this hide a key."""
+PART = "part"
+"""The family of a part of a model."""
+LOGITS = 2**22
+"""Logits that one run of the model computes, about."""
+
+
+def part_of(
+    module: Any,
+    tokens: Sequence[int],
+    positions: int,
+    upto: str | None = None,
+    seed: int = 0,
+    max_memory: int | None = None,
+) -> Reading:
+    """The attention output of a model's first layer for these token ids on at most `positions` positions, compared with the
+    module's own activations in float64. upto: the name of the submodule whose output is meant (by default the one that
+    computes the first attention). MalformedInput where that is no attention of (token, position) rows alone, or at the first
+    activation that differs."""
+    twin, ids = in_float64(module), _ids(tokens)
+    place = type(module).__name__
+    P = positive_integer("positions", positions)
+    with callers_code(f"{place} does not run on token ids [batch, n] at {P} positions"):
+        name, spot = _spot(twin, upto, ids[:1].repeat(P)[None])
+    source = _Source(twin, spot, name or place, ids, P)
+    q, k, v = source.rows(max_memory)
+    layer, scale = source.kernel(np.random.default_rng(seed))
+    W_O, b_O = source.output(q.shape[1], v.shape[-1])
+    G = _groups(k, v)
+    arrays = _arrays(q * scale[:, None], k[:, :: q.shape[1] // G], v[:, :: q.shape[1] // G], W_O, b_O)
+    T, (H, d), D = len(ids), arrays["W_Q"].shape[1::2], len(b_O)
+    softmax = " and softmax in float64 (its own is in float32)" if source.upcast else ""
+    facts = {
+        "part": f"the attention output at {name or place} of {place}",
+        "attention": layer.words(),
+        "rows of E": f"{T} tokens x {P} positions, with all that a row alone decides (norm, positions, rotations)",
+        "least m for all such targets": f"2 d H + d_out H = 2*{d}*{H} + {D}*{H} = {2 * d * H + D * H}, whatever the tokens",
+    }
+    reading = Reading(
+        PART,
+        f"the attention output at {name or place} of {place}",
+        arrays,
+        (1.0,),
+        ModelAttention((layer,)),
+        stream=False,
+        context=P,
+        facts=facts,
+        ids=ids,
+    )
+    witness = f"the activations at {name or place} of {place} in float64{softmax} and evaluation mode"
+    others = {"int32 ids": source.asked("int32"), "gradients switched on": source.asked(gradients=True)}
+    return confirmed(reading, source.asked(), witness, seed=seed, others=others)
+
+
+def _ids(tokens: Sequence[int]) -> np.ndarray:
+    """Token ids [T]. MalformedInput where they are none, or repeat."""
+    ids = np.asarray(tokens)
+    if (
+        ids.ndim != 1
+        or ids.dtype.kind not in "iu"
+        or not ids.size
+        or len(set(ids.tolist())) < ids.size
+        or ids.min() < 0
+    ):
+        raise MalformedInput("tokens are different token ids: integers from 0 on, at least one")
+    return ids.astype(np.int64)
+
+
+def _spot(twin: Any, upto: str | None, tokens: np.ndarray) -> tuple[str, Any]:
+    """Name and submodule whose output is asked for."""
+    import torch
+
+    from utfproof.models.tracing import first_attention
+
+    if upto is None:
+        with torch.no_grad():
+            return first_attention(twin, torch.from_numpy(tokens))
+    spot = twin
+    for step in upto.split("."):
+        spot = spot[int(step)] if step.isdigit() and hasattr(spot, "__getitem__") else getattr(spot, step, None)
+    if not isinstance(spot, torch.nn.Module):
+        close = get_close_matches(upto, [name for name, _ in twin.named_modules()], 3, 0.4)
+        raise MalformedInput(f"upto {upto!r} names no submodule; close are {', '.join(close) or 'none'}")
+    return upto, spot
+
+
+class _Source:
+    """The module, run up to the attention output, on token numbers 0 ... T-1."""
+
+    def __init__(self, twin: Any, spot: Any, name: str, ids: np.ndarray, positions: int) -> None:
+        self.twin, self.spot, self.name, self.ids, self.positions = twin, spot, name, ids, positions
+        self.upcast = False
+
+    def _run(
+        self, tokens: np.ndarray, probe: Any = None, ids: str = "int64", gradients: bool = False
+    ) -> tuple[Any, np.ndarray]:
+        """The one attention call on tokens [batch, n], and the output [batch, n, D]."""
+        import torch
+
+        from utfproof.models.tracing import attention_before
+
+        given = torch.from_numpy(self.ids[tokens].astype(ids))
+        with (
+            torch.set_grad_enabled(gradients),
+            callers_code(f"{self.name} is not reached on tokens {list(tokens.shape)}"),
+        ):
+            trace, out = attention_before(self.twin, self.spot, given, probe)
+        self.upcast = trace.upcast
+        if len(trace.calls) != 1:
+            raise MalformedInput(
+                f"{len(trace.calls)} attentions are computed up to {self.name}: upto has to name the output of the first "
+                "layer's attention. Later layers read norms and MLPs of what attention mixed, which no theorem here serves"
+            )
+        if not isinstance(out, torch.Tensor) or out.shape[:2] != tokens.shape or out.ndim != 3:
+            raise MalformedInput(f"the output at {self.name} is not [batch, n, width] for tokens [batch, n]")
+        return trace.calls[0], out.detach().double().numpy()
+
+    def asked(self, ids: str = "int64", gradients: bool = False) -> Forward:
+        """Token numbers [batch, n] -> activations [batch, n, D]."""
+        return lambda tokens: self._run(np.asarray(tokens), None, ids, gradients)[1]
+
+    def rows(self, max_memory: int | None) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Queries, keys and values [T P, H, d] of every token at every position, keys and values repeated for shared ones."""
+        T, P, parts = len(self.ids), self.positions, []
+        first, _ = self._run(np.zeros((1, P), dtype=np.int64))
+        H, d = first.queries.shape[1], max(first.queries.shape[-1], first.values.shape[-1])
+        require_memory(8 * 6 * T * P * H * d, f"the rows of {T} tokens at {P} positions", max_memory)
+        step = max(1, LOGITS // (H * P * P))
+        for start in range(0, T, step):
+            numbers = np.arange(start, min(T, start + step))
+            call, _ = self._run(np.repeat(numbers[:, None], P, axis=1))
+            held = [call.queries, *(x.repeat_interleave(H // x.shape[1], 1) for x in (call.keys, call.values))]
+            parts.append([x.transpose(1, 2).flatten(0, 1).double().numpy() for x in held])
+        q, k, v = (np.concatenate(part) for part in zip(*parts, strict=True))
+        return q, k, v
+
+    def kernel(self, rng: np.random.Generator) -> tuple[LayerAttention, np.ndarray]:
+        """The attention as logits show it, and what q k^T is multiplied by, head by head [H]."""
+        call, _ = self._run(rng.integers(0, len(self.ids), (4, self.positions)))
+        keys = call.keys.repeat_interleave(call.queries.shape[1] // call.keys.shape[1], 1)
+        products = (call.queries @ keys.transpose(-1, -2)).double().numpy()
+        logits = call.logits.double().numpy()
+        causal, window = _mask(logits > HIDDEN, self.name)
+        cap = None
+        if call.capped is not None:
+            inner, outer = (x.double().numpy().reshape(logits.shape) for x in call.capped)
+            seen = np.abs(outer) * (logits > HIDDEN)
+            at = np.unravel_index(int(np.argmax(seen)), seen.shape)
+            cap = float(np.float32(logits[at] / outer[at])) if seen[at] else None
+            logits = np.where(logits > HIDDEN, inner * (cap or 1.0), -np.inf)
+        scale, slopes = _affine(products, logits)
+        return LayerAttention(causal, window, cap, slopes), scale
+
+    def output(self, heads: int, width: int) -> tuple[np.ndarray, np.ndarray]:
+        """W_O [H, d_v, D] and the bias [D], by probes in place of the heads' outputs."""
+        import torch
+
+        P, count = self.positions, heads * width
+        batch = -(-(count + 2) // P) + 1
+        slots = np.zeros((batch * P, count))
+        slots[1 : count + 1] = np.eye(count)
+        probe = torch.from_numpy(slots.reshape(batch, P, heads, width).transpose(0, 2, 1, 3).copy())
+        tokens = (np.arange(batch)[:, None] + np.arange(P)) % len(self.ids)
+        out = self._run(tokens, probe)[1].reshape(batch * P, -1)
+        bias, rest = out[0], out[count + 1 :]
+        if np.abs(rest - bias).max() > 1e-12 * max(1.0, float(np.abs(out).max())):
+            raise MalformedInput(
+                f"the output at {self.name} holds more than the attention's: with all heads at zero it differs from token to "
+                "token (a residual stream, say). Name the module of the output's matrix instead"
+            )
+        return (out[1 : count + 1] - bias).reshape(heads, width, -1), bias
+
+
+def _mask(seen: np.ndarray, name: str) -> tuple[bool, int | None]:
+    """causal and window of the keys that are seen [B, H, n, n]. MalformedInput for other masks."""
+    n = seen.shape[-1]
+    distance = np.arange(n)[:, None] - np.arange(n)[None]
+    causal = not seen[..., distance < 0].any()
+    reach = int(np.abs(distance)[seen.any(axis=(0, 1))].max(initial=0)) + 1
+    wanted = (np.abs(distance) < reach) & ((distance >= 0) | (not causal))
+    if not (seen == wanted).all():
+        raise MalformedInput(f"the mask at {name} is neither causal, nor both ways, nor a window of these")
+    return causal or n == 1, reach if reach < n else None
+
+
+def _affine(products: np.ndarray, logits: np.ndarray) -> tuple[np.ndarray, tuple[float, ...]]:
+    """scale and slopes [H] with logits = scale q k^T - slope |i - j| where they are seen, up to a constant of each row."""
+    n, scales, slopes = products.shape[-1], [], []
+    distance = np.abs(np.arange(n)[:, None] - np.arange(n)[None]).astype(np.float64)
+    own = np.arange(n)
+    for head in range(products.shape[1]):
+        x, y = products[:, head], logits[:, head]
+        seen = y > HIDDEN
+        x, y = (part - part[:, own, own][..., None] for part in (x, np.where(seen, y, 0.0)))
+        columns = np.stack([x[seen], -np.broadcast_to(distance, seen.shape)[seen]], axis=1)
+        size = np.abs(columns).max(axis=0, initial=0.0)
+        size[size == 0] = 1.0
+        solved = np.linalg.lstsq(columns / size, y[seen], rcond=1e-13)[0] / size
+        scales.append(float(solved[0]))
+        slopes.append(float(solved[1]) if abs(solved[1]) > 1e-9 else 0.0)
+    return np.array(scales), tuple(slopes) if any(slopes) else ()
+
+
+def _groups(k: np.ndarray, v: np.ndarray) -> int:
+    """G: consecutive heads share keys and values."""
+    H = k.shape[1]
+    for G in (g for g in range(1, H) if H % g == 0):
+        shared = [np.repeat(x[:, :: H // G], H // G, axis=1) for x in (k, v)]
+        if np.array_equal(shared[0], k) and np.array_equal(shared[1], v):
+            return G
+    return H
+
+
+def _arrays(q: np.ndarray, k: np.ndarray, v: np.ndarray, W_O: np.ndarray, b_O: np.ndarray) -> dict[str, np.ndarray]:
+    """`Reading.arrays` of these rows q [R, H, d], k, v [R, G, d]: W_E holds them side by side, the maps select them."""
+    d, D, (H, G) = max(q.shape[-1], v.shape[-1]), len(b_O), (q.shape[1], k.shape[1])
+    q, k, v = (np.pad(x, ((0, 0), (0, 0), (0, d - x.shape[-1]))) for x in (q, k, v))
+    rows = np.concatenate([x.reshape(len(x), -1) for x in (q, k, v)], axis=1)
+    width = max(rows.shape[1], D)
+    select = np.eye(width)[:, : (H + 2 * G) * d].reshape(width, H + 2 * G, d).transpose(1, 0, 2)
+    out = np.zeros((1, H, d, width))
+    out[0, :, : W_O.shape[1], :D] = W_O
+    return {
+        "W_E": np.pad(rows, ((0, 0), (0, width - rows.shape[1]))),
+        "W_pos": np.zeros((0, width)),
+        "W_U": np.eye(width, D),
+        "W_Q": select[None, :H],
+        "W_K": select[None, H : H + G],
+        "W_V": select[None, H + G :],
+        "W_O": out,
+        "b_Q": np.zeros((1, H, d)),
+        **{name: np.zeros((1, G, d)) for name in ("b_K", "b_V")},
+        "b_O": np.zeros((1, width)),
+        "b_U": b_O,
+    }
