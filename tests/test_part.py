@@ -115,6 +115,9 @@ def test_the_exported_host_gives_the_modules_own_activations(function, words, tm
 
 
 def test_the_first_attention_is_found_without_a_name():
+    assert from_model(Model(), tokens=torch.tensor(TOKENS).numpy(), positions=1, part="attention").shape.d_in == len(
+        TOKENS
+    )
     assert part(Model(), layer=0, part="attention").facts["part"] == "the attention output at attn.0 of Model"
 
 
@@ -125,6 +128,7 @@ def test_the_first_attention_is_found_without_a_name():
         (Model(), {"upto": "attn.0.qkv"}, "0 attentions are computed"),
         (Model(), {"upto": "attn.0.attn"}, "close are attn.0"),
         (Model(), {"layer": 1, "part": "attention"}, "only the attention of layer 0"),
+        (Model(), {"heads": 4}, "about whole models"),
         (Model(), {"upto": "mlp"}, "holds more than the attention's"),
         (Model(sink), {}, "attention to no token"),
         (Model(striped), {}, "neither causal"),

@@ -57,7 +57,7 @@ def _model(given: Given) -> Reading:
         if getattr(given, name) is not None:
             raise MalformedInput(f"--{name} says what a live module shows by itself: leave it out with --module")
     if given.tokens is not None:
-        facts = {"tokens": _token_ids(given.tokens), "positions": given.positions, "upto": given.upto}
+        facts |= {"tokens": _token_ids(given.tokens), "positions": given.positions, "upto": given.upto}
     return from_model(make_module(given.module, given.target), **facts, seed=given.seed)
 
 

@@ -12,8 +12,9 @@ from utfproof.models.embedding import Embedded, embed_model
 from utfproof.models.files import read_config
 from utfproof.models.grouped import embed_grouped, grouped_matching_dimension, grouped_tree_host
 from utfproof.models.importing import attention_kernel, import_model, layouts, refuse_models
-from utfproof.models.live import from_model, make_module
+from utfproof.models.live import make_module
 from utfproof.models.own_norm import OWN_NORM, NormalisedHost, embed_normalised, read_normalised, write_normalised
+from utfproof.models.part import from_model
 from utfproof.models.parts import from_parts
 from utfproof.models.probes import random_sequences
 from utfproof.models.reading import Reading

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import inspect
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from importlib import import_module
@@ -35,44 +35,22 @@ FEW = 16
 """Sequences that are enough to tell one reading from another."""
 
 
-def from_model(
+def whole_model(
     module: Any,
     example_inputs: Any = None,
     *,
     heads: int | None = None,
     config: Mapping[str, Any] | None = None,
-    tokens: Sequence[int] | None = None,
-    positions: int | None = None,
-    upto: str | None = None,
-    layer: int | None = None,
-    part: str | None = None,
     seed: int = 0,
 ) -> Reading:
-    """The model of a live module, read by the table of its family and compared with the module's own forward pass in float64.
+    """The whole model of a live module by the table of its family, compared with the module's own forward pass in float64.
 
     example_inputs: tokens [n] or [batch, n], integers (arrays or tensors), or a list of such; by default `probes`. heads: where
     the module does not show them. config: fields instead of the module's own configuration. The module is copied, never
     changed. Raises MalformedInput naming the tensor or the field that no embedding carries, or the first output at which the
     reading and the module differ.
-
-    tokens, positions: only a part of the model is meant, the output of its first layer's attention on these token ids and so
-    many positions (`part.part_of`); upto names the submodule that gives it, or layer=0, part="attention" finds it.
     """
-    if not isinstance(module, _torch().nn.Module):
-        raise MalformedInput(f"from_model takes a torch.nn.Module, got {type(module).__name__}")
-    if (tokens, positions, upto, layer, part) != (None,) * 5:
-        if tokens is None or positions is None:
-            raise MalformedInput(
-                "a part of a model is taken for given token ids and positions: pass tokens=[...], positions=n"
-            )
-        if (layer or 0, part or "attention") != (0, "attention"):
-            raise MalformedInput(
-                f"layer {layer}, part {part!r}: only the attention of layer 0 is attention-only (layer=0, part='attention'); "
-                "later layers read norms and MLPs of what attention mixed"
-            )
-        from utfproof.models.part import part_of
-
-        return part_of(module, tokens, positions, upto, seed)
+    require_module(module)
     twin = in_float64(module)
     file = live_tensors(twin)
     forward = module_outputs(twin)
@@ -92,6 +70,12 @@ def from_model(
         closest = min(found, key=lambda pair: np.nan_to_num(pair[1].relative_difference, nan=np.inf))
         raise file.refuse(_differs(*closest))
     return confirmed(agreeing[0], forward, f"the forward pass of {name}{TWIN}", given, seed, other_ways(twin))
+
+
+def require_module(module: Any) -> None:
+    """MalformedInput for what is no torch.nn.Module."""
+    if not isinstance(module, _torch().nn.Module):
+        raise MalformedInput(f"from_model takes a torch.nn.Module, got {type(module).__name__}")
 
 
 def confirmed(

@@ -6,7 +6,7 @@ functions of (token, position). So each pair is one row of E, and what is left i
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
 from typing import Any
 
@@ -15,7 +15,7 @@ import numpy as np
 from utfproof.errors import MalformedInput
 from utfproof.ground.resources import require_memory
 from utfproof.models.attention import LayerAttention, ModelAttention
-from utfproof.models.live import callers_code, confirmed, in_float64
+from utfproof.models.live import callers_code, confirmed, in_float64, require_module, whole_model
 from utfproof.models.reading import Forward, Reading
 from utfproof.shapes import positive_integer
 
@@ -25,6 +25,43 @@ PART = "part"
 """The family of a part of a model."""
 LOGITS = 2**22
 """Logits that one run of the model computes, about."""
+
+
+def from_model(
+    module: Any,
+    example_inputs: Any = None,
+    *,
+    heads: int | None = None,
+    config: Mapping[str, Any] | None = None,
+    tokens: Sequence[int] | None = None,
+    positions: int | None = None,
+    upto: str | None = None,
+    layer: int | None = None,
+    part: str | None = None,
+    seed: int = 0,
+) -> Reading:
+    """A live module as a target, compared with its own forward pass in float64: the whole model (`live.whole_model`), or the
+    attention output of its first layer.
+
+    tokens, positions: only that part is meant, on these token ids and at most so many positions; upto names the submodule that
+    gives it, or layer=0, part="attention" finds it. example_inputs, heads and config are about whole models. The module is
+    copied, never changed. Raises MalformedInput naming what is not read, or the first output that differs.
+    """
+    if all(value is None for value in (tokens, positions, upto, layer, part)):
+        return whole_model(module, example_inputs, heads=heads, config=config, seed=seed)
+    require_module(module)
+    if tokens is None or positions is None:
+        raise MalformedInput(
+            "a part of a model is taken for given token ids and positions: pass tokens=[...], positions=n"
+        )
+    if any(value is not None for value in (example_inputs, heads, config)):
+        raise MalformedInput("example_inputs, heads and config are about whole models: leave them out for a part")
+    if (layer or 0, part or "attention") != (0, "attention"):
+        raise MalformedInput(
+            f"layer {layer}, part {part!r}: only the attention of layer 0 is attention-only (layer=0, part='attention'); "
+            "later layers read norms and MLPs of what attention mixed"
+        )
+    return part_of(module, tokens, positions, upto, seed)
 
 
 def part_of(

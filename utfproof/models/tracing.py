@@ -83,7 +83,8 @@ class AttentionTrace(TorchFunctionMode):
 
     def _softmax(self, func: Any, args: Any, kwargs: Any) -> Any:
         logits = args[0] if args else kwargs["input"]
-        left, right, _ = self._scores or (None, None, None)
+        assert self._scores is not None  # softmax is looked at after scores alone
+        left, right, _ = self._scores
         n = left.shape[-2]
         if logits.shape[-2:] != (n, n):
             raise MalformedInput(
@@ -180,7 +181,7 @@ def first_attention(module: Any, tokens: Any) -> tuple[str, Any]:
         with Find(len(tokens)):
             module(tokens)
     except Reached as end:
-        return end.output  # type: ignore[no-any-return]
+        return end.output
     finally:
         for handle in handles:
             handle.remove()
