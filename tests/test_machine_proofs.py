@@ -20,7 +20,7 @@ PROOFS = ROOT / "proofs"
 HEADLINES = theorems.all_headlines(PROOFS)
 LIBRARIES = theorems.libraries(PROOFS)
 CLAIMS = all_claims()
-LINKED = {name: entry for name, entry in CLAIMS.items() if entry.theorem}
+LINKED = {name: entry for name, entry in CLAIMS.items() if entry.theorems}
 THEORIES = [path for library in LIBRARIES for path in sorted((library / "theories").glob("*.v"))]
 SMALL = Grid.parse("H=1,L=1,d=1,d_in=1")
 
@@ -49,7 +49,7 @@ def test_a_headline_is_a_theorem_of_its_file(name):
 
 
 def test_claims_name_headlines():
-    claimed = {name for entry in LINKED.values() for name in entry.theorem}
+    claimed = {name for entry in LINKED.values() for name in entry.theorems}
     # no claim is about their notion: the one of these hosts is functional, and that equal logits give equal outputs is proved
     # without a residual stream alone
     alone = {name for name in HEADLINES if name.startswith("ResidualQuery.")}
@@ -61,7 +61,7 @@ def test_claims_name_headlines():
 def test_a_theorem_is_about_the_notion_and_the_targets_of_its_claim(name):
     """What is proved for all targets holds for samples of them; no notion stands in for another."""
     entry = CLAIMS[name]
-    linked = [HEADLINES[theorem] for theorem in entry.theorem]
+    linked = [HEADLINES[theorem] for theorem in entry.theorems]
     if entry.notion is None:
         return
     assert entry.notion.value in {notion for theorem in linked for notion in theorem.notions}

@@ -21,6 +21,7 @@ class RationalAttention:
     """
 
     causal: bool = False
+    window: int | None = None
 
     logits_only = True
 
@@ -28,7 +29,7 @@ class RationalAttention:
         logits = queries @ transpose(keys)
         weights = 1 + logits + logits * logits
         places = np.asarray(positions)
-        mask = visible(places, places, causal=self.causal, window=None)
+        mask = visible(places, places, causal=self.causal, window=self.window)
         if mask is not None:
             weights = weights * like(weights, mask.astype(np.int64))
         total = weights.sum(axis=-1, keepdims=True)

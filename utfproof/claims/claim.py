@@ -1,7 +1,7 @@
 """What a claim is: a statement, a recorded verdict, and a check that decides the statement again.
 
-The words and the recorded verdict are data (utfproof/claims/sections/*.toml); the checks are functions in
-utfproof/claims/checks/. A check yields an `Instance` for each place that it examines and a `Figure` for each number that
+The words, the recorded verdict and the shapes to examine are data (utfproof/claims/sections/*.toml); the checks are functions
+in utfproof/claims/checks/. A check yields an `Instance` for each place that it examines and a `Figure` for each number that
 the record states.
 """
 
@@ -13,6 +13,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
 from utfproof.claims.grid import Grid
+from utfproof.claims.named import CONDITIONS, TABLES
 from utfproof.ground.notions import Attention, Notion, Scope, Targets
 from utfproof.shapes import Shape, matching_dimension
 
@@ -87,34 +88,6 @@ class RoutesDiffer(Exception):
 
 
 @dataclass(frozen=True)
-class Agreed:
-    """A value on which independent routes agree, and their names."""
-
-    value: Any
-    routes: tuple[str, ...]
-
-    def __bool__(self) -> bool:
-        return bool(self.value)
-
-
-def agree(routes: Mapping[str, Any]) -> Agreed:
-    """The value that all routes (name -> result, at least two) computed; RoutesDiffer otherwise."""
-    names, values = tuple(routes), list(routes.values())
-    if len(names) < 2:
-        raise RoutesDiffer(f"one route only: {names}")
-    for name, value in zip(names[1:], values[1:], strict=True):
-        if value != values[0]:
-            raise RoutesDiffer(f"{names[0]} gives {values[0]!s:.120}, {name} gives {value!s:.120}")
-    return Agreed(values[0], names)
-
-
-def same(routes: Mapping[str, Any]) -> Agreed:
-    """Whether all routes computed the same value, for a statement that says so; and their names."""
-    values = list(routes.values())
-    return Agreed(all(value == values[0] for value in values[1:]), tuple(routes))
-
-
-@dataclass(frozen=True)
 class Instance:
     """The statement at one place.
 
@@ -156,6 +129,37 @@ def label(shape: Shape) -> str:
 
 
 @dataclass(frozen=True)
+class Agreed:
+    """A value on which independent routes agree, and their names."""
+
+    value: Any
+    routes: tuple[str, ...]
+
+    def __bool__(self) -> bool:
+        return bool(self.value)
+
+    def __str__(self) -> str:
+        return str(self.value)
+
+    def at(
+        self, place: Shape | str, detail: str = "", *, holds: bool | None = None, part: str = "", m: int | None = None
+    ) -> Instance:
+        """An instance that rests on these routes. holds: the value itself unless it is given."""
+        return Instance(place, bool(self) if holds is None else holds, detail, routes=self.routes, part=part, m=m)
+
+
+def agree(routes: Mapping[str, Any]) -> Agreed:
+    """The value that all routes (name -> result, at least two) computed; RoutesDiffer otherwise."""
+    names, values = tuple(routes), list(routes.values())
+    if len(names) < 2:
+        raise RoutesDiffer(f"one route only: {names}")
+    for name, value in zip(names[1:], values[1:], strict=True):
+        if value != values[0]:
+            raise RoutesDiffer(f"{names[0]} gives {values[0]!s:.120}, {name} gives {value!s:.120}")
+    return Agreed(values[0], names)
+
+
+@dataclass(frozen=True)
 class Figure:
     """A number or short text that the record states and the check computes again."""
 
@@ -172,12 +176,14 @@ class Run:
     """What a check may ask for: the shapes to examine.
 
     On the default grid these are the shapes of the grid and the claim's own (anchors). On any other grid they are the
-    shapes of that grid; the claim's own only where no shape of the grid can be examined. examined: shapes of the grid that a
-    check asked for. too_large: those that it leaves out because M exceeds its limit.
+    shapes of that grid; the claim's own only where no shape of the grid can be examined. record: the claim's `shapes`, in
+    which `where` names conditions, `anchors` lists shapes (H, L, d, d_in), `tables` adds those of the paper's tables, and
+    `largest` limits M on the grid. examined: shapes of the grid that a check asked for. too_large: those that it leaves out.
     """
 
-    def __init__(self, grid: Grid) -> None:
+    def __init__(self, grid: Grid, record: Mapping[str, Any] | None = None) -> None:
         self.grid = grid
+        self.record = record or {}
         self.examined: set[Shape] = set()
         self.too_large: set[Shape] = set()
 
@@ -188,11 +194,17 @@ class Run:
         anchors: Iterable[tuple[int, ...]] = (),
         largest: int | None = None,
     ) -> list[Shape]:
-        """Shapes in order of M: those of the grid that satisfy `where` and have M <= `largest`, and the anchors."""
+        """Shapes in order of M: those of the grid that satisfy `where` and have M <= `largest`, and the anchors; all three
+        together with what the record says."""
+        conditions = [where, *(CONDITIONS[name] for name in self.record.get("where", ()))]
+        anchors = [*anchors, *self.record.get("anchors", ()), *(TABLES if self.record.get("tables") else ())]
+        largest = self.record.get("largest") if largest is None else largest
         if largest is not None and largest >= POWER and not self.grid.default:
             largest = max(largest, ASKED)
         found: dict[Shape, None] = {}
-        for shape in filter(where, self.grid.shapes()):
+        for shape in self.grid.shapes():
+            if not all(condition(shape) for condition in conditions):
+                continue
             if largest is None or matching_dimension(shape) <= largest:
                 found[shape] = None
             else:
@@ -221,14 +233,28 @@ def check(*ids: str) -> Callable[[Check], Check]:
     return register
 
 
+AtShape = Callable[[Shape], Iterator[Instance | Figure]]
+
+
+def each(*ids: str) -> Callable[[AtShape], AtShape]:
+    """Register a function of one shape as the check of these claims, at every shape that their record names."""
+
+    def register(function: AtShape) -> AtShape:
+        check(*ids)(lambda run: (found for shape in run.shapes() for found in function(shape)))
+        return function
+
+    return register
+
+
 @dataclass(frozen=True)
 class Claim:
     """One entry of the registry.
 
     id: the paper's label, with "/part" where a statement splits; "new:..." for results beyond the paper. quotation: the
     words of the paper that it is about. about: the scope, for statements about universality. cause: why it fails, in the
-    words that failing claims share. proof: a page of docs/proofs. theorem: theorems of proofs/ that support it;
-    theorems_lack: the part that they do not prove. figures, smallest, counterexample: recorded on the default grid.
+    words that failing claims share. proof: a page of docs/proofs. theorems: theorems of proofs/ that support it;
+    theorems_lack: the part that they do not prove. shapes: where its check looks (see `Run`). figures, smallest,
+    counterexample: recorded on the default grid; a figure with the name of an instance is its detail.
     """
 
     id: str
@@ -237,17 +263,18 @@ class Claim:
     statement: str
     category: Category
     about: Scope | None
-    targets: str | None
     scope: str
     verdict: Verdict
     evidence: tuple[Evidence, ...]
     sentence: str
     check: Check
+    targets: str | None = None
     quotation: str | None = None
     cause: str | None = None
     proof: str | None = None
-    theorem: tuple[str, ...] = ()
+    theorems: tuple[str, ...] = ()
     theorems_lack: str | None = None
+    shapes: Mapping[str, Any] = field(default_factory=dict)
     figures: Mapping[str, Any] = field(default_factory=dict)
     smallest: str | None = None
     counterexample: str | None = None
@@ -263,47 +290,28 @@ class Claim:
         return self.id.partition("/")[0]
 
 
-FIELDS = {
-    *("id", "place", "statement", "category", "notion", "targets", "hosts", "free", "attention", "scope", "verdict"),
-    *("evidence", "sentence", "quotation", "cause", "proof", "theorems", "theorems_lack", "figures", "smallest"),
-    "counterexample",
-}
-"""Keys of an entry in a TOML file."""
-
-
 def read(entry: Mapping[str, Any], section: str, check: Check) -> Claim:
     """A claim from its entry in a section's TOML file. ValueError names the claim and what is wrong with its record."""
-    name = entry.get("id", "without an id")
+    name = str(entry.get("id", "without an id"))
+    prefix = name.partition(":")[0]
+    fields = {key: value for key, value in entry.items() if key not in ("notion", "hosts", "free", "attention")}
     try:
-        if unknown := sorted(set(entry) - FIELDS):
-            raise ValueError(f"unknown keys {', '.join(unknown)}")
         evidence = tuple(Evidence[kind.upper()] for kind in entry["evidence"])
         if ("proof" in entry) != (Evidence.WRITTEN in evidence):
             raise ValueError("evidence 'written' and a proof page belong together")
         if Evidence.MACHINE in evidence:
             raise ValueError("evidence 'machine' comes from `theorems`, not from `evidence`")
-        theorems = tuple(entry.get("theorems", ()))
-        prefix = str(name).partition(":")[0]
         if "category" not in entry and prefix not in LABELS:
             raise ValueError(f"no category, and labels in {prefix!r} have none by default")
         if ("quotation" in entry) == (prefix == "new"):
             raise ValueError("a claim of the paper needs a quotation; a new one has none")
-        given = {key: entry[key] for key in ("id", "place", "statement", "scope", "sentence")}
-        optional = ("targets", "quotation", "cause", "theorems_lack", "smallest", "counterexample")
-        given |= {key: entry.get(key) for key in optional}
-        return Claim(
-            **given,
-            section=section,
-            category=Category(entry["category"]) if "category" in entry else LABELS[prefix],
-            about=_scope(entry),
-            verdict=Verdict(entry["verdict"]),
-            evidence=(*evidence, Evidence.MACHINE) if theorems else evidence,
-            check=check,
-            proof=f"docs/proofs/{entry['proof']}.md" if "proof" in entry else None,
-            theorem=theorems,
-            figures=entry.get("figures", {}),
-        )
-    except (KeyError, ValueError) as error:
+        fields["evidence"] = (*evidence, Evidence.MACHINE) if "theorems" in entry else evidence
+        fields["category"] = Category(entry["category"]) if "category" in entry else LABELS[prefix]
+        fields["verdict"] = Verdict(entry["verdict"])
+        fields["theorems"] = tuple(entry.get("theorems", ()))
+        fields["proof"] = f"docs/proofs/{entry['proof']}.md" if "proof" in entry else None
+        return Claim(**fields, section=section, about=_scope(entry), check=check)
+    except (KeyError, TypeError, ValueError) as error:
         raise ValueError(f"claim {name}: {error}") from error
 
 

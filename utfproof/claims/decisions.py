@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import cache
 from typing import Any
 
 import numpy as np
 
 from utfproof.certificates.format import Certificate, shape_of
+from utfproof.certificates.lower_bounds import dimension_certificate
 from utfproof.certificates.prover import certify
 from utfproof.claims import plain
-from utfproof.claims.claim import Agreed, Figure, Instance, agree
+from utfproof.claims.claim import Agreed, Check, Figure, Instance, Run, agree
+from utfproof.claims.named import CONDITIONS, DIMENSIONS
 from utfproof.exact import gfp, rational
 from utfproof.ground.generator import integer_matrix
 from utfproof.ground.notions import Notion
@@ -20,33 +23,56 @@ from utfproof.matching import embed, r_all, w_all
 from utfproof.shapes import Shape, matching_dimension, tied_targets_dimension
 from utfproof.systems import Target, Universal
 
+# --- by certificate ------------------------------------------------------------------------------------------------
+
+
+def certified(rows: Sequence[Mapping[str, Any]]) -> Check:
+    """The check of a record's `certify`: its rows, one after the other, at each of the claim's shapes (see `at_size`)."""
+
+    def check(run: Run) -> Iterator[Instance | Figure]:
+        for shape in run.shapes():
+            for row in rows:
+                yield from at_size(shape, **row)
+
+    return check
+
+
+def at_size(
+    shape: Shape,
+    host: str | None = None,
+    m: str | None = None,
+    *,
+    more: int = 0,
+    where: str | None = None,
+    largest: int | None = None,
+    most: str | None = None,
+    part: str = "",
+) -> Iterator[Instance]:
+    """This construction is universal by matching at m, or without `host`: no host of m dimensions is.
+
+    m: a name of `DIMENSIONS`, to which `more` is added; the construction's own dimension by default. Below M a certified
+    lower bound decides. where: a name of `CONDITIONS`. largest: constructions are built up to this M. most: a name of
+    `DIMENSIONS`, an upper limit on m that the statement makes.
+    """
+    if where is not None and not CONDITIONS[where](shape):
+        return
+    size, M = None if m is None else DIMENSIONS[m](shape) + more, plain.columns(shape)
+    if size is not None and size < M:
+        bound = dimension_certificate(shape, size)
+        yield Instance(shape, host is None, f"m = {size} < M = {M}", bound, part=part, m=size)
+    elif host is None:
+        yield Instance(shape, None, f"m = {size} >= M = {M}", part=part, m=size)
+    elif largest is None or M <= largest:
+        found = decided(host, shape, size, part=part)
+        fits = most is None or (found.m or 0) <= DIMENSIONS[most](shape)
+        yield replace(found, holds=found.holds and fits)
+
 
 def decided(name: str, shape: Shape, m: int | None = None, *, part: str = "", **options: Any) -> Instance:
     """Is this construction universal by matching at this shape? With the prover's certificate, whichever way."""
     found = _certified(name, shape, m, **options)
     size = int(found.document["shape"]["m"])
     return Instance(shape, of_full_rank(found), told(found), found, part=part, m=size)
-
-
-def ranks(
-    shapes: Iterable[Shape], *names: str, m: Callable[[Shape], int] | None = None, part: str = ""
-) -> Iterator[Instance]:
-    """`decided` for each shape and construction. m: embedding dimension of a shape, the construction's own by default."""
-    for shape in shapes:
-        for name in names:
-            yield decided(name, shape, None if m is None else m(shape), part=part)
-
-
-def figures(name: str, value: Callable[[Shape], Any], entries: Iterable[tuple[int, ...]]) -> Iterator[Figure]:
-    """A figure for each shape (H, L, d, d_in), or (H, L) for widths of 1, called "name at (H,L,d,d_in)"."""
-    for entry in entries:
-        shape = Shape(*entry, *[1] * (4 - len(entry)))
-        yield Figure(f"{name} at ({','.join(map(str, entry))})", value(shape))
-
-
-def symbolic(at: str, found: Any, *, fails: bool = False, part: str = "") -> Instance:
-    """A symbolic identity as an instance; fails: one that has to fail."""
-    return Instance(at, found.holds is not fails, found.difference, routes=found.routes, part=part)
 
 
 @cache
@@ -76,6 +102,21 @@ def told(found: Certificate) -> str:
     return f"an integer vector z != 0 with R_all z = 0; M = {M}"
 
 
+# --- by two routes -------------------------------------------------------------------------------------------------
+
+
+def figures(name: str, value: Callable[[Shape], Any], entries: Iterable[tuple[int, ...]]) -> Iterator[Figure]:
+    """A figure for each shape (H, L, d, d_in), or (H, L) for widths of 1, called "name at (H,L,d,d_in)"."""
+    for entry in entries:
+        shape = Shape(*entry, *[1] * (4 - len(entry)))
+        yield Figure(f"{name} at ({','.join(map(str, entry))})", value(shape))
+
+
+def symbolic(at: str, found: Any, *, fails: bool = False, part: str = "") -> Instance:
+    """A symbolic identity as an instance; fails: one that has to fail."""
+    return Instance(at, found.holds is not fails, found.difference, routes=found.routes, part=part)
+
+
 def dense(matrix: Any) -> np.ndarray:
     """A matrix with exact Python numbers."""
     return matrix.to_dense(object) if isinstance(matrix, SelectionMatrix) else np.asarray(matrix)
@@ -83,7 +124,7 @@ def dense(matrix: Any) -> np.ndarray:
 
 def rank_of(host: Universal) -> Agreed:
     """rank R_all: FLINT on the package's R_all, and plain integers on one formed word by word."""
-    return agree({"FLINT": rational.rank(dense(r_all(host))), "plain integers": plain.rank(plain.r_all(host))})
+    return agree({"FLINT": rational.rank(dense(r_all(host))), "plain integers": plain.rank(plain.equations(host))})
 
 
 def rank_of_matrix(matrix: Any) -> Agreed:
@@ -115,22 +156,35 @@ class ExactKernel:
         return np.array(self._attention(plain.rows(queries), plain.rows(keys), layer + 1, head), dtype=object)
 
 
+def outputs(
+    system: Universal | Target,
+    x: plain.Rows,
+    E: Any = None,
+    attention: plain.Attention = plain.rational_attention,
+    kernel: Any = None,
+) -> Agreed:
+    """T(X), or UTF(X, E) for a host with E: plain Fractions with this attention, and the package's forward pass with this
+    kernel (the same attention by default)."""
+    forward: Any = system.forward
+    before = [] if E is None else [np.array(plain.rows(E), dtype=object)]
+    own = forward(np.array(x, dtype=object), *before, kernel or ExactKernel(attention))
+    slow = plain.forward(system, x, E, attention)
+    return agree({"plain Fractions": slow, "systems": plain.rows(own)})
+
+
 def same_outputs(
     host: Universal,
     E: Any,
     target: Target,
     contexts: Sequence[int] = (1, 2, 3),
     attention: plain.Attention = plain.rational_attention,
+    kernel: Any = None,
 ) -> Agreed:
-    """Whether host with this E and target give the same rational outputs: plain Fractions, and the package's forward."""
-    kernel = ExactKernel(attention)
-    slow = own = True
-    for context in contexts:
-        x = small_input(host.shape, context)
-        slow &= plain.run_host(host, E, x, attention) == plain.run_target(target, x, attention)
-        array = np.array(x, dtype=object)
-        own &= bool((host.forward(array, np.array(E, dtype=object), kernel) == target.forward(array, kernel)).all())
-    return agree({"plain Fractions": slow, "systems": own})
+    """Whether host with this E and target give the same rational outputs, by both routes of `outputs`."""
+    inputs = [small_input(host.shape, context) for context in contexts]
+    ours = [outputs(host, x, E, attention, kernel) for x in inputs]
+    theirs = [outputs(target, x, None, attention, kernel) for x in inputs]
+    return Agreed(ours == theirs, ours[0].routes)
 
 
 def exact_emulation(
@@ -138,14 +192,15 @@ def exact_emulation(
     target: Target,
     contexts: Sequence[int] = (1, 2, 3),
     attention: plain.Attention = plain.rational_attention,
+    kernel: Any = None,
 ) -> Agreed:
     """The same with E from `embed`."""
-    return same_outputs(host, embed(host, target).E, target, contexts, attention)
+    return same_outputs(host, embed(host, target).E, target, contexts, attention, kernel)
 
 
 def matched(host: Universal, target: Target) -> Agreed:
     """Whether E R_all = W_all exactly, E from `embed`: the package's matrices, and plain ones formed word by word."""
     E = dense(embed(host, target).E)
     own = bool((E @ dense(r_all(host)) == dense(w_all(target))).all())
-    slow = plain.multiply(plain.rows(E), plain.r_all(host)) == plain.w_all(target)
+    slow = plain.multiply(plain.rows(E), plain.equations(host)) == plain.equations(target)
     return agree({"plain Fractions": slow, "matching": own})

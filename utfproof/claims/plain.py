@@ -109,7 +109,23 @@ def _reduced(row: list[int]) -> list[int]:
     return [value // common for value in row] if common > 1 else row
 
 
-# --- hosts and targets, read through their public parameters -------------------------------------------------
+# --- hosts and targets, read through their public parameters: with a residual stream, letter 0 of a word is the stream ----
+
+
+def maps(system: Any, layer: int, head: int) -> tuple[Rows, Rows, Rows]:
+    """(query, key, value) of a head, a target's or a host's."""
+    if hasattr(system, "parameters"):
+        w_q, w_k, w_v, w_o = system.parameters(layer, head)
+        return rows(w_q), rows(w_k), product([w_v, w_o])
+    found = system.maps(layer, head)
+    return rows(found.query), rows(found.key), product(found.value)
+
+
+def ends(system: Any) -> tuple[Rows, Rows]:
+    """What words start from and what reads them at the end: W_E and W_U of a target, I [m, m] and U of a host."""
+    if hasattr(system, "parameters"):
+        return rows(system.embedding()), rows(system.unembedding())
+    return identity(system.m), rows(system.U)
 
 
 def product(matrices: Sequence[Any]) -> Rows:
@@ -120,59 +136,37 @@ def product(matrices: Sequence[Any]) -> Rows:
     return out
 
 
-def routed(host: Any, word: Sequence[int]) -> Rows:
-    """R_w [m, m] of a host."""
-    out = identity(host.m)
+def routed(system: Any, word: Sequence[int]) -> Rows:
+    """R_w [m, m] of a host, W_E M_w of a target, along a word of heads."""
+    out = ends(system)[0]
     for layer, head in enumerate(word):
-        out = multiply(out, product(host.maps(layer, head).value))
+        out = multiply(out, maps(system, layer, head)[2])
     return out
 
 
-def form(target: Any, word: tuple[int, ...]) -> Rows:
-    """M_w in plain integers."""
-    out = identity(target.width)
-    for layer, head in enumerate(word):
-        _, _, w_v, w_o = target.parameters(layer, head)
-        out = multiply(multiply(out, rows(w_v)), rows(w_o))
-    return out
+def columns(shape: Any) -> int:
+    """M without a residual stream, by counting words one at a time."""
+    reading = sum(1 for length in range(1, shape.layers + 1) for _ in words(shape.heads, length))
+    return 2 * shape.head_dim * reading + shape.d_in * sum(1 for _ in words(shape.heads, shape.layers))
 
 
-def r_all(host: Any) -> Rows:
-    """R_all [m, M], word by word in canonical column order: all Q, all K, then OV."""
-    H, L = host.shape.heads, host.shape.layers
-    prefixes: dict[tuple[int, ...], Rows] = {(): identity(host.m)}
-    for length in range(1, L + 1):
-        for word in words(H, length):
-            value = product(host.maps(length - 1, word[-1]).value)
-            prefixes[word] = multiply(prefixes[word[:-1]], value)
+def equations(system: Any) -> Rows:
+    """R_all of a host, W_all of a target, from the definition: Q and K by prefix and reading head, then OV by word."""
+    H, L, stream = system.shape.heads, system.shape.layers, int(system.shape.residual)
+    start, output = ends(system)
+    heads = [[maps(system, layer, head) for head in range(H)] for layer in range(L)]
+    prefixes = [[start]]  # by length, words in lexicographic order
+    for layer in heads:
+        moved = []
+        for state in prefixes[-1]:
+            moved += [state] if stream else []
+            moved += [multiply(state, value) for _, _, value in layer]
+        prefixes.append(moved)
     blocks = []
     for kind in (0, 1):
-        for length in range(1, L + 1):
-            for word in words(H, length):
-                reader = host.maps(length - 1, word[-1])[kind]
-                blocks.append(multiply(prefixes[word[:-1]], rows(reader)))
-    blocks += [multiply(prefixes[word], rows(host.U)) for word in words(H, L)]
-    return beside(blocks)
-
-
-def w_all(target: Any) -> Rows:
-    """W_all [d_in, M] of a target, word by word in canonical column order."""
-    H, L = target.shape.heads, target.shape.layers
-
-    def prefix(word: Sequence[int]) -> Rows:
-        out = rows(target.embedding())
-        for layer, head in enumerate(word):
-            _, _, w_v, w_o = target.parameters(layer, head)
-            out = multiply(multiply(out, rows(w_v)), rows(w_o))
-        return out
-
-    blocks = []
-    for kind in (0, 1):
-        for length in range(1, L + 1):
-            for word in words(H, length):
-                reader = target.parameters(length - 1, word[-1])[kind]
-                blocks.append(multiply(prefix(word[:-1]), rows(reader)))
-    blocks += [multiply(prefix(word), rows(target.unembedding())) for word in words(H, L)]
+        for layer, states in zip(heads, prefixes[:-1], strict=True):
+            blocks += [multiply(state, parts[kind]) for state in states for parts in layer]
+    blocks += [multiply(state, output) for state in prefixes[-1]]
     return beside(blocks)
 
 
@@ -209,33 +203,17 @@ def separate_attention(queries: Rows, keys: Rows, layer: int, head: int) -> Rows
     return out
 
 
-def run_target(target: Any, x: Rows, attention: Attention = rational_attention) -> Rows:
-    """T(X) [n, d_out], from the definition."""
-    state = multiply(x, rows(target.embedding()))
-    for layer in range(target.shape.layers):
-        total: Rows | None = None
-        for head in range(target.shape.heads):
-            w_q, w_k, w_v, w_o = (rows(part) for part in target.parameters(layer, head))
-            mixed = multiply(attention(multiply(state, w_q), multiply(state, w_k), layer + 1, head), state)
-            term = multiply(multiply(mixed, w_v), w_o)
-            total = term if total is None else add(total, term)
-        assert total is not None
-        state = total
-    return multiply(state, rows(target.unembedding()))
-
-
-def run_host(host: Any, E: Any, x: Rows, attention: Attention = rational_attention) -> Rows:
-    """UTF(X, E) [n, d_out], from the definition."""
-    state = multiply(x, rows(E))
-    for layer in range(host.shape.layers):
-        total: Rows | None = None
-        for head in range(host.shape.heads):
-            maps = host.maps(layer, head)
-            queries, keys = multiply(state, rows(maps.query)), multiply(state, rows(maps.key))
-            term = multiply(attention(queries, keys, layer + 1, head), state)
-            for value in maps.value:
-                term = multiply(term, rows(value))
-            total = term if total is None else add(total, term)
-        assert total is not None
-        state = total
-    return multiply(state, rows(host.U))
+def forward(system: Any, x: Rows, E: Any = None, attention: Attention = rational_attention) -> Rows:
+    """The outputs of a target for X, of a host for X and E: the stream, where there is one, plus every head's term."""
+    start, output = ends(system)
+    state = multiply(x, start if E is None else rows(E))
+    for layer in range(system.shape.layers):
+        terms = [state] if system.shape.residual else []
+        for head in range(system.shape.heads):
+            query, key, value = maps(system, layer, head)
+            pattern = attention(multiply(state, query), multiply(state, key), layer + 1, head)
+            terms.append(multiply(multiply(pattern, state), value))
+        state = terms[0]
+        for term in terms[1:]:
+            state = add(state, term)
+    return multiply(state, output)

@@ -10,7 +10,8 @@ from functools import lru_cache
 from pathlib import Path
 
 from utfproof.claims import checks
-from utfproof.claims.claim import CHECKS, Claim, read
+from utfproof.claims.claim import CHECKS, Claim, check, read
+from utfproof.claims.decisions import certified
 from utfproof.errors import MalformedInput, choose
 
 FOLDER = Path(__file__).with_name("sections")
@@ -45,8 +46,10 @@ def all_claims() -> dict[str, Claim]:
         for entry in section["claim"]:
             if entry["id"] in found:
                 raise ValueError(f"claim {entry['id']} is registered twice")
+            if "certify" in entry:
+                check(entry["id"])(certified(entry.pop("certify")))
             if entry["id"] not in CHECKS:
-                raise ValueError(f"claim {entry['id']} has no check in utfproof/claims/checks")
+                raise ValueError(f"claim {entry['id']} has neither `certify` nor a check in utfproof/claims/checks")
             found[entry["id"]] = read(entry, section["title"], CHECKS[entry["id"]])
     if extra := sorted(set(CHECKS) - set(found)):
         raise ValueError(f"checks without a claim: {', '.join(extra)}")

@@ -6,7 +6,7 @@ import hashlib
 import tempfile
 import time
 from collections.abc import Callable, Sequence
-from concurrent.futures import Executor, Future, as_completed
+from concurrent.futures import Executor, as_completed
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
@@ -19,7 +19,7 @@ from utfproof.claims.companions import beyond
 from utfproof.claims.grid import Grid
 from utfproof.claims.registry import all_claims
 from utfproof.claims.theorems import ABSENT, BROKEN, BUILT, CHECKED, STATED, Standing, standing
-from utfproof.claims.verdicts import Observation, computed_verdict, examined, judge, smallest
+from utfproof.claims.verdicts import Observation, computed_verdict, examined, figures, judge, smallest
 from utfproof.errors import MalformedInput, UtfproofError
 from utfproof.ground.files import write_bytes
 
@@ -27,6 +27,11 @@ SPENT = ("seconds", "processor_seconds")
 """Of a claim's document: what differs from run to run."""
 COMPANIONS = 3
 """Inequalities of one claim whose end is looked for."""
+WORDS = (
+    *("id", "section", "place", "quotation", "statement", "targets", "scope"),
+    *("proof", "theorems_lack", "cause", "sentence"),
+)
+"""Fields of a claim that its document repeats."""
 
 
 @dataclass
@@ -46,7 +51,7 @@ class ClaimOutcome:
 
 def observe(claim: Claim, grid: Grid, *, keep: Path | None = None) -> Observation:
     """Run a claim's check and have the checker read every certificate (written to `keep` or a temporary folder)."""
-    run = Run(grid)
+    run = Run(grid, claim.shapes)
     seen = Observation(run=run)
     with tempfile.TemporaryDirectory() as scratch:
         folder = keep or Path(scratch)
@@ -69,10 +74,9 @@ def observe(claim: Claim, grid: Grid, *, keep: Path | None = None) -> Observatio
 
 def _companions(instances: Sequence[Instance], scratch: Path) -> list[Instance]:
     """For the first inequalities that a claim rests on, where they end (`companions.beyond`)."""
-    made = [found.certificate for found in instances if found.certificate is not None]
     ends: list[Instance] = []
-    for certificate in (found for found in made if is_inequality(found.document)):
-        end = beyond(certificate, scratch)
+    for made in (found.certificate for found in instances if found.certificate is not None):
+        end = beyond(made, scratch) if is_inequality(made.document) else None
         if end is not None and end not in ends:
             ends.append(end)
         if len(ends) == COMPANIONS:
@@ -118,12 +122,20 @@ def decide(claim: Claim, grid: Grid, *, keep: Path | None = None) -> ClaimOutcom
     """Run one claim's check and compare it with its record; certificates are written to `keep` (or a temporary folder)."""
     start, used = time.perf_counter(), time.process_time()
     seen = observe(claim, grid, keep=keep)
+    theorems = standing(claim.theorems)
     problems = judge(claim, seen, default_grid=grid.default)
-    theorems = standing(claim.theorem)
     problems += [found.problem for found in theorems if found.problem is not None]
     verdict = computed_verdict(seen.instances).value
+    about = claim.about
+    attention = None if about is None or about.attention is None else about.attention.value
     document = {
-        **_description(claim),
+        **{name: getattr(claim, name) for name in WORDS},
+        "category": claim.category.value,
+        "notion": None if about is None else about.notion.value,
+        "hosts": None if about is None else str(about.hosts),
+        "free": None if about is None else about.free,
+        "attention": attention,
+        "recorded": claim.verdict.value,
         "evidence": [_machine(theorems) if kind is Evidence.MACHINE else kind.value for kind in claim.evidence],
         "basis": basis(claim, theorems, verdict),
         "theorems": [{"name": found.name, "status": found.status, "detail": found.detail} for found in theorems],
@@ -131,7 +143,7 @@ def decide(claim: Claim, grid: Grid, *, keep: Path | None = None) -> ClaimOutcom
         "grid_note": None if grid.default else examined(seen.run),
         "agrees": not problems,
         "problems": [" ".join(problem.split())[:400] for problem in problems],
-        "figures": seen.figures,
+        "figures": figures(claim, seen),
         "smallest": smallest(seen.instances, True),
         "counterexample": smallest(seen.instances, False),
         "instances": [_row(found, seen.digests.get(i)) for i, found in enumerate(seen.instances)],
@@ -149,29 +161,6 @@ def basis(claim: Claim, theorems: Sequence[Standing], verdict: str) -> str:
         return "proved"
     cited = {Evidence.WRITTEN, Evidence.INEQUALITY, Evidence.MACHINE} & set(claim.evidence)
     return "cited" if cited else "checked"
-
-
-def _description(claim: Claim) -> dict[str, Any]:
-    about = claim.about
-    return {
-        "id": claim.id,
-        "section": claim.section,
-        "place": claim.place,
-        "quotation": claim.quotation,
-        "statement": claim.statement,
-        "category": claim.category.value,
-        "notion": None if about is None else about.notion.value,
-        "targets": claim.targets,
-        "hosts": None if about is None else str(about.hosts),
-        "free": None if about is None else about.free,
-        "attention": None if about is None or about.attention is None else about.attention.value,
-        "scope": claim.scope,
-        "recorded": claim.verdict.value,
-        "proof": claim.proof,
-        "theorems_lack": claim.theorems_lack,
-        "cause": claim.cause,
-        "sentence": claim.sentence,
-    }
 
 
 def _machine(theorems: Sequence[Standing]) -> str:
@@ -193,7 +182,7 @@ def _row(found: Instance, digest: str | None) -> dict[str, Any]:
     }
 
 
-def _decide_by_id(name: str, grid_text: str, keep: str | None) -> ClaimOutcome:
+def _decide_by_id(name: str, grid_text: str, keep: Path | None) -> ClaimOutcome:
     """For worker processes: everything in and out is plain data."""
     import warnings
 
@@ -201,7 +190,7 @@ def _decide_by_id(name: str, grid_text: str, keep: str | None) -> ClaimOutcome:
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", EffectiveHeadDimensionWarning)
-        return decide(all_claims()[name], Grid.parse(grid_text), keep=None if keep is None else Path(keep))
+        return decide(all_claims()[name], Grid.parse(grid_text), keep=keep)
 
 
 def verify(
@@ -210,34 +199,27 @@ def verify(
     *,
     executor: Executor | None = None,
     keep: Path | None = None,
-    progress: Callable[[], None] | None = None,
+    progress: Callable[[], None] = lambda: None,
 ) -> tuple[dict[str, Any], list[ClaimOutcome]]:
     """Decide these claims on this grid: the verify document and the outcomes with their certificates.
 
-    executor: any concurrent.futures executor (processes here, a cluster elsewhere), which the caller ends; in this process
-    without one.
-    keep: an existing folder in which every certificate is left. progress is called after each claim.
+    executor: any concurrent.futures executor, which the caller ends; in this process without one. keep: an existing folder in
+    which every certificate is left. progress is called after each claim.
     """
     if keep is not None and not keep.is_dir():
         raise MalformedInput(f"{keep} is not a folder; make it first")
     start = time.perf_counter()
-    folder = None if keep is None else str(keep)
-    outcomes: dict[str, ClaimOutcome] = {}
-
-    def arrived(outcome: ClaimOutcome) -> None:
-        outcomes[outcome.claim] = outcome
-        if progress is not None:
-            progress()
-
     if executor is None:
-        for entry in claims:
-            arrived(_decide_by_id(entry.id, grid.text, folder))
+        arriving = (_decide_by_id(entry.id, grid.text, keep) for entry in claims)
     else:
-        futures: list[Future[ClaimOutcome]] = [
-            executor.submit(_decide_by_id, entry.id, grid.text, folder) for entry in _longest_first(claims)
-        ]
-        for future in as_completed(futures):
-            arrived(future.result())
+        # claims with certificates take longest: starting with them evens out the workers
+        slow_first = sorted(claims, key=lambda entry: Evidence.CERTIFICATE not in entry.evidence)
+        futures = [executor.submit(_decide_by_id, entry.id, grid.text, keep) for entry in slow_first]
+        arriving = (future.result() for future in as_completed(futures))
+    outcomes = {}
+    for outcome in arriving:
+        outcomes[outcome.claim] = outcome
+        progress()
     ordered = [outcomes[entry.id] for entry in claims]
     document = {
         "grid": grid.text,
@@ -246,8 +228,3 @@ def verify(
         "claims": [outcome.document for outcome in ordered],
     }
     return document, ordered
-
-
-def _longest_first(claims: Sequence[Claim]) -> list[Claim]:
-    """Claims with certificates on a grid take longest; starting with them evens out the workers."""
-    return sorted(claims, key=lambda entry: Evidence.CERTIFICATE not in entry.evidence)

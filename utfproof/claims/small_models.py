@@ -187,7 +187,7 @@ def serves(model: SharedAttentionUniversal, E: Any, U: Any, target: Target) -> A
     slow = own = True
     for i, word in enumerate(words):
         routed = plain.product([e, *(grid[layer][head] for layer, head in enumerate(word)), u])
-        slow &= routed == plain.form(target, word)
+        slow &= routed == plain.routed(target, word)
         if i < MOST_WORDS:
             attention = array([[stay if head == letter else move for head in range(shape.heads)] for letter in word])
             ours = exact.forward(x, array(e), array(u), attention)

@@ -23,11 +23,6 @@ def tied_span_refutes(shape: Shape, m: int) -> Certificate | None:
         return None
 
 
-def span_verdict(shape: Shape, m: int) -> str:
-    """What sample targets say of hosts with m dimensions."""
-    return "refuted by the span of tied targets" if tied_span_refutes(shape, m) else "not refuted"
-
-
 def tied_rows(shape: Shape, count: int) -> np.ndarray:
     """The rows of W_all of this many tied targets with small integer weights [count * d_in, M], exact."""
     return np.concatenate([dense(w_all(integer_target(shape, seed, tied=True, bound=8))) for seed in range(count)])
@@ -62,4 +57,4 @@ def isolates(target: TiedTarget, column: int) -> tuple[bool, bool]:
     """Whether the first row of W_all is the unit vector of this column: by the package, and in plain integers."""
     M = matching_dimension(target.shape)
     unit = [int(j == column) for j in range(M)]
-    return dense(w_all(target))[0].tolist() == unit, plain.w_all(target)[0] == unit
+    return dense(w_all(target))[0].tolist() == unit, plain.equations(target)[0] == unit

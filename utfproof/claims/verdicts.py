@@ -97,14 +97,21 @@ def _certificate_problems(claim: Claim, found: Instance, made: Certificate, refu
         yield f"{found.label}: a certificate that '{about}' are {served} does not support a claim about '{wanted}'"
 
 
+def figures(claim: Claim, seen: Observation) -> dict[str, Any]:
+    """The figures computed, and the details of those instances that the record has among its figures."""
+    details = {found.label: found.detail for found in seen.instances if found.label in claim.figures}
+    return details | seen.figures
+
+
 def _figure_problems(claim: Claim, seen: Observation) -> Iterator[str]:
-    for name in {**claim.figures, **seen.figures}:
-        if name not in seen.figures:
+    computed = figures(claim, seen)
+    for name in {**claim.figures, **computed}:
+        if name not in computed:
             yield f"figure {name!r} was not computed, recorded is {claim.figures[name]!r}"
         elif name not in claim.figures:
-            yield f"figure {name!r} is {seen.figures[name]!r} and not recorded"
-        elif _differs(seen.figures[name], claim.figures[name]):
-            yield f"figure {name!r} is {seen.figures[name]!r}, recorded is {claim.figures[name]!r}"
+            yield f"figure {name!r} is {computed[name]!r} and not recorded"
+        elif _differs(computed[name], claim.figures[name]):
+            yield f"figure {name!r} is {computed[name]!r}, recorded is {claim.figures[name]!r}"
     for name, record, holds in (
         ("smallest instance", claim.smallest, True),
         ("counterexample", claim.counterexample, False),

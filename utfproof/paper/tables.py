@@ -99,8 +99,6 @@ ROBUST_PARENTHESES = 100.0
 """What the text says the sparse host reaches in every variant on parentheses."""
 RANDOM_PARENTHESES = {"attention-only": 94.4, "residual and LN": 100.0, "MLP": 100.0, "MLP and LN": 100.0}
 """What the text says of the random host on parentheses."""
-STANDARD_PARAMETRISATION = "m = H d"
-"""The usual transformer width to which the text compares m-bar in fig:scaling_law."""
 LAYERS_PER_HOP = {"1-hop": 2, "2-hop": 3, "3-hop": 4, "4-hop": 4}
 """Depths as the caption of tab:summary_results_combined lists them."""
 

@@ -5,6 +5,7 @@ The random weight-tied host of Appendix D stands in `appendix_looped_random`.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 from typing import Any
 
@@ -13,88 +14,54 @@ import numpy as np
 from utfproof.certificates.lower_bounds import dimension_certificate
 from utfproof.claims import plain
 from utfproof.claims.bounds import served
-from utfproof.claims.checks.appendix_universal import one_head_blocks
-from utfproof.claims.claim import BESIDE, Figure, Instance, Run, agree, check
-from utfproof.claims.decisions import decided, rank_of
-from utfproof.claims.tied_targets import span_verdict, tied_span_refutes
+from utfproof.claims.claim import BESIDE, REPAIR, Figure, Instance, Run, agree, check, each
+from utfproof.claims.decisions import decided
+from utfproof.claims.tied_targets import tied_span_refutes
 from utfproof.constructions import build_host
 from utfproof.constructions.commuting import commuting_dimension
 from utfproof.constructions.random import integer_target
 from utfproof.matching import r_all, w_all
-from utfproof.paper.tables import PAPER_TABLE_SHAPES
 from utfproof.shapes import Shape, matching_dimension, paper_looped_dimension
 
-TABLES = list(PAPER_TABLE_SHAPES.values())
 Word = tuple[int, ...]
-
-
-def several(shape: Shape) -> bool:
-    """Appendix C assumes H > 1."""
-    return shape.heads > 1
-
-
-@check("thm:designed-R-looped/untied")
-def looped_untied(run: Run) -> Iterator[Instance | Figure]:
-    """A lower bound where the printed m is below M, a certificate of the repaired host elsewhere and at M."""
-    for shape in run.shapes(several, anchors=[(2, 1, 1, 1), (2, 1, 1, 2), *TABLES]):
-        m, M = paper_looped_dimension(shape), matching_dimension(shape)
-        if m < M:
-            yield Instance(shape, False, f"m = {m} < M = {M}", dimension_certificate(shape, m), m=m)
-        else:
-            yield decided("tied", shape, m)
-        yield decided("tied", shape, part=BESIDE)
-    for name, place in PAPER_TABLE_SHAPES.items():
-        shape = Shape(*place)
-        m, M = paper_looped_dimension(shape), matching_dimension(shape)
-        yield Figure(name, f"{m} {'<' if m < M else '>='} {M}")
 
 
 @check("thm:designed-R-looped/where")
 def looped_where(run: Run) -> Iterator[Instance | Figure]:
     """Both dimensions by formula and by summing blocks, on an exhaustive grid."""
-    total = reaching = 0
-    below: list[Instance] = []
-    for H in range(2, 6):
-        for L in range(1, 5):
-            fine = {"formulas": True, "sums": True}
-            for d in range(1, 11):
-                for d_in in range(1, 25):
-                    shape = Shape(H, L, d, d_in)
-                    condition = d_in >= 2 * d * H or 2 * d >= H**L * d_in
-                    reaches = paper_looped_dimension(shape) >= matching_dimension(shape)
-                    words = [H**t for t in range(L + 1)]
-                    summed = sum(words) * max(2 * d, d_in) >= 2 * d * sum(words[1:]) + d_in * words[-1]
-                    fine["formulas"] &= reaches == condition
-                    fine["sums"] &= summed == condition
-                    total += 1
-                    reaching += reaches
-                    if not reaches:
-                        below.append(Instance(shape, False))
-            both = agree(fine)
-            yield Instance(f"H = {H}, L = {L}", both.value, "240 shapes", routes=both.routes)
-    yield Figure("shapes", total)
-    yield Figure("of them reaching M", reaching)
-    yield Figure("smallest below", min(below, key=lambda found: found.order).label)
+    for H, L in itertools.product(range(2, 6), range(1, 5)):
+        words, formulas, sums = [H**t for t in range(L + 1)], [], []
+        for d, d_in in itertools.product(range(1, 11), range(1, 25)):
+            shape = Shape(H, L, d, d_in)
+            wanted = d_in >= 2 * d * H or 2 * d >= H**L * d_in
+            formulas.append((paper_looped_dimension(shape) >= matching_dimension(shape)) == wanted)
+            columns = 2 * d * sum(words[1:]) + d_in * words[-1]
+            sums.append((sum(words) * max(2 * d, d_in) >= columns) == wanted)
+        both = agree({"formulas": all(formulas), "sums": all(sums)})
+        yield both.at(f"H = {H}, L = {L}", f"{len(sums)} shapes")
 
 
-@check("thm:designed-R-looped/tied")
-def looped_tied(run: Run) -> Iterator[Instance | Figure]:
+def refuted_tied(shape: Shape, m: int) -> Instance:
+    """m < M: tied targets refute a host of m dimensions, by isolating targets or by the span of sample targets."""
+    M = matching_dimension(shape)
+    if min(shape.d_in, shape.head_dim) >= shape.layers:
+        refuted = dimension_certificate(shape, m, targets="all tied")
+        return Instance(shape, False, f"tied targets span M = {M} columns", refuted, m=m)
+    refutation = tied_span_refutes(shape, m)
+    return Instance(shape, None if refutation is None else False, f"M = {M}", refutation, m=m)
+
+
+@each("thm:designed-R-looped/tied")
+def looped_tied(shape: Shape) -> Iterator[Instance]:
     """Lower bounds from isolating targets or from the span of sample targets; the commuting trie; the repaired host."""
-    for shape in run.shapes(several, anchors=[(2, 1, 1, 1), (2, 1, 1, 2), (2, 3, 1, 1), *TABLES], largest=60):
-        m, M = paper_looped_dimension(shape), matching_dimension(shape)
-        if m >= M:
-            yield decided("tied", shape, m)
-        elif min(shape.d_in, shape.head_dim) >= shape.layers:
-            refuted = dimension_certificate(shape, m, targets="all tied")
-            yield Instance(shape, False, f"tied targets span M = {M} columns", refuted, m=m)
-        elif shape.d_in == 1 and commuting_dimension(shape) <= m:
-            yield served("commuting-trie", shape, m, detail=f"{commuting_dimension(shape)} dimensions suffice")
-        else:
-            refutation = tied_span_refutes(shape, m)
-            yield Instance(shape, None if refutation is None else False, f"M = {M}", refutation, m=m)
-        yield decided("tied", shape, part=BESIDE)
-    anchor = Shape(2, 2, 1, 1)
-    yield Figure("(2,2,1,1), m = 14", span_verdict(anchor, paper_looped_dimension(anchor)))
+    m, M = paper_looped_dimension(shape), matching_dimension(shape)
+    if m >= M:
+        yield decided("tied", shape, m)
+    elif min(shape.d_in, shape.head_dim) < shape.layers and shape.d_in == 1 and commuting_dimension(shape) <= m:
+        yield served("commuting-trie", shape, m, detail=f"{commuting_dimension(shape)} dimensions suffice")
+    else:
+        yield refuted_tied(shape, m)
+    yield decided("tied", shape, part=BESIDE)
 
 
 @check("thm:designed-R-looped/tied-commuting")
@@ -107,33 +74,17 @@ def looped_commuting(run: Run) -> Iterator[Instance | Figure]:
     refutation = tied_span_refutes(shape, least - 1)
     holds = refutation is not None and not refutation.universal
     yield Instance(shape, holds, f"tied targets span {least} dimensions: none with one less", refutation, m=least - 1)
-    yield Figure("commuting trie", least)
-    yield Figure("printed", paper_looped_dimension(shape))
-    yield Figure("M", matching_dimension(shape))
 
 
-@check("thm:designed-R-looped/construction")
-def looped_construction(run: Run) -> Iterator[Instance | Figure]:
-    """Refutations of the printed host, certificates of the repaired one."""
-    for shape in run.shapes(several, anchors=[(2, 1, 1, 1), (2, 1, 1, 2), *TABLES]):
-        yield decided("printed-looped", shape)
-        yield decided("tied", shape, part=BESIDE)
-
-
-@check("thm:designed-R-looped/construction-tied")
-def looped_construction_tied(run: Run) -> Iterator[Instance | Figure]:
+@each("thm:designed-R-looped/construction-tied")
+def looped_construction_tied(shape: Shape) -> Iterator[Instance]:
     """Two equal columns of R_all, and a tied target whose W_all differs in them."""
-    for shape in run.shapes(several, anchors=[(2, 1, 1, 1), (2, 1, 1, 2)], largest=36):
-        host, target = build_host("printed-looped", shape), integer_target(shape, seed=4, tied=True)
-        both = agree(
-            {
-                "matching": [plain.rows(r_all(host)), plain.rows(w_all(target))],
-                "plain integers": [plain.r_all(host), plain.w_all(target)],
-            }
-        )
-        clash = _clash(*(np.array(matrix, dtype=object) for matrix in both.value))
-        detail = "no target found" if clash is None else f"columns {clash} agree in R_all, not in W_all"
-        yield Instance(shape, None if clash is None else False, detail, routes=both.routes)
+    host, target = build_host("printed-looped", shape), integer_target(shape, seed=4, tied=True)
+    slow = [plain.equations(host), plain.equations(target)]
+    both = agree({"matching": [plain.rows(r_all(host)), plain.rows(w_all(target))], "plain integers": slow})
+    clash = _clash(*(np.array(matrix, dtype=object) for matrix in both.value))
+    detail = "no target found" if clash is None else f"columns {clash} agree in R_all, not in W_all"
+    yield Instance(shape, None if clash is None else False, detail, routes=both.routes)
 
 
 def _clash(left: np.ndarray, right: np.ndarray) -> tuple[int, int] | None:
@@ -164,44 +115,33 @@ def _readings(shape: Shape) -> dict[int, set[str]]:
     return found
 
 
-@check("thm:designed-R-looped/blocks-once")
-def looped_blocks_once(run: Run) -> Iterator[Instance | Figure]:
+@each("thm:designed-R-looped/blocks-once")
+def looped_blocks_once(shape: Shape) -> Iterator[Instance]:
     """Blocks that occur twice in the list, and blocks that the printed host reads in both ways."""
-    for shape in run.shapes(several, anchors=[(2, 1, 1, 1), (2, 1, 1, 2), (2, 4, 30, 30)]):
-        listed = [block for block, _ in printed_contents(shape)]
-        twice = len(listed) - len(set(listed))
-        read_twice = sum(len(kinds) > 1 for kinds in _readings(shape).values())
-        both = agree({"the proof's list": twice, "the host's readers": read_twice})
-        yield Instance(shape, both.value == 0, f"{both.value} blocks", routes=both.routes)
-        if (shape.heads, shape.layers) == (2, 4):
-            yield Figure("blocks defined twice at (2,4,30,30)", both.value)
+    listed = [block for block, _ in printed_contents(shape)]
+    read_twice = sum(len(kinds) > 1 for kinds in _readings(shape).values())
+    both = agree({"the proof's list": len(listed) - len(set(listed)), "the host's readers": read_twice})
+    yield both.at(shape, f"{both} blocks", holds=both.value == 0)
 
 
-@check("thm:designed-R-looped/bookkeeping")
-def looped_bookkeeping(run: Run) -> Iterator[Instance | Figure]:
+@each("thm:designed-R-looped/bookkeeping")
+def looped_bookkeeping(shape: Shape) -> Iterator[Instance]:
     """The printed sum in blocks, against the list of contents and its count."""
-    for shape in run.shapes(several, anchors=[(2, 1, 1, 1), (2, 1, 1, 2), (2, 4, 30, 30)]):
-        width = max(2 * shape.head_dim, shape.d_in)
-        printed = sum(shape.heads**t * width for t in range(1, shape.layers)) + (shape.leaves + 1) * width
-        counted = agree({"printed sum": printed // width, "formula": paper_looped_dimension(shape) // width})
-        contents = agree({"list": len(printed_contents(shape)), "formula": 1 + shape.word_count + shape.leaves})
-        holds = counted.value >= contents.value and printed == paper_looped_dimension(shape)
-        yield Instance(shape, holds, f"{counted.value} blocks, {contents.value} contents", routes=contents.routes)
-        if (shape.heads, shape.layers) == (2, 4):
-            yield Figure("blocks counted at (2,4,30,30)", counted.value)
-            yield Figure("contents at (2,4,30,30)", contents.value)
+    width = max(2 * shape.head_dim, shape.d_in)
+    printed = sum(shape.heads**t * width for t in range(1, shape.layers)) + (shape.leaves + 1) * width
+    counted = agree({"printed sum": printed, "formula": paper_looped_dimension(shape)}).value // width
+    contents = agree({"list": len(printed_contents(shape)), "formula": 1 + shape.word_count + shape.leaves})
+    yield contents.at(shape, f"{counted} blocks, {contents} contents", holds=counted >= contents.value)
 
 
-@check("thm:designed-R-looped/block-width")
-def looped_block_width(run: Run) -> Iterator[Instance | Figure]:
+@each("thm:designed-R-looped/block-width")
+def looped_block_width(shape: Shape) -> Iterator[Instance]:
     """Columns of the contents of a target, against the width."""
-    for shape in run.shapes(several, anchors=[(2, 1, 1, 1), (2, 1, 1, 2), (2, 1, 1, 3)], largest=60):
-        target = integer_target(shape, tied=True)
-        w_q, w_k, _, _ = target.parameters(0, 0)
-        columns = agree({"target": w_q.shape[1] + w_k.shape[1], "2d": 2 * shape.head_dim})
-        width = paper_looped_dimension(shape) // (1 + shape.word_count)
-        fits = max(columns.value, shape.d_in) <= width and (columns.value != shape.d_in or width == shape.d_in)
-        yield Instance(shape, fits, f"{columns.value} and {shape.d_in} columns in {width}", routes=columns.routes)
+    w_q, w_k, _ = plain.maps(integer_target(shape, tied=True), 0, 0)
+    columns = agree({"target": len(w_q[0]) + len(w_k[0]), "2d": 2 * shape.head_dim})
+    width = paper_looped_dimension(shape) // (1 + shape.word_count)
+    fits = max(columns.value, shape.d_in) <= width and (columns.value != shape.d_in or width == shape.d_in)
+    yield columns.at(shape, f"{columns} and {shape.d_in} columns in {width}", holds=fits)
 
 
 # --- routing -------------------------------------------------------------------------------------------------------
@@ -240,91 +180,37 @@ def routed_blocks(shape: Shape, head: int) -> dict[Word, Word | None]:
 ROUTES = ("index maps", "plain integers")
 
 
-@check("lem:looped-routing")
-def looped_routing(run: Run) -> Iterator[Instance | Figure]:
+@each("lem:looped-routing")
+def looped_routing(shape: Shape) -> Iterator[Instance]:
     """Where the host's R_V sends each block."""
-    for shape in run.shapes(anchors=[(2, 2, 1, 1), (2, 1, 1, 2)], largest=60):
-        holds = True
-        for head in range(shape.heads):
-            for word, image in routed_blocks(shape, head).items():
-                holds &= image == ((head, *word) if len(word) < shape.layers else None)
-        yield Instance(shape, holds, f"{1 + shape.word_count} blocks, {shape.heads} heads", routes=ROUTES)
+    sent = [(head, word, image) for head in range(shape.heads) for word, image in routed_blocks(shape, head).items()]
+    holds = all(image == ((head, *word) if len(word) < shape.layers else None) for head, word, image in sent)
+    yield Instance(shape, holds, f"{1 + shape.word_count} blocks, {shape.heads} heads", routes=ROUTES)
 
 
-@check("lem:looped-routing/last-line")
-def looped_last_line(run: Run) -> Iterator[Instance | Figure]:
-    """Both orders of the letters."""
-    yield from letter_orders(run)
-
-
-def letter_orders(run: Run) -> Iterator[Instance]:
+@each("lem:looped-routing/last-line", "thm:looped_random-R/letter-order")
+def letter_orders(shape: Shape) -> Iterator[Instance]:
     """B_(p,h) as printed, B_(h,p) as repaired, for every block that R_V^h moves."""
-    for shape in run.shapes(anchors=[(2, 2, 1, 1), (1, 2, 1, 1)], largest=60):
-        moved = [
-            (head, word, image)
-            for head in range(shape.heads)
-            for word, image in routed_blocks(shape, head).items()
-            if len(word) < shape.layers
-        ]
-        behind = sum(image != (*word, head) for head, word, image in moved)
-        before = sum(image != (head, *word) for head, word, image in moved)
-        yield Instance(shape, behind == 0, f"{behind} of {len(moved)} blocks go elsewhere", routes=ROUTES)
-        yield Instance(shape, before == 0, f"{len(moved)} blocks", routes=ROUTES, part="repair")
+    sent = [(head, word, image) for head in range(shape.heads) for word, image in routed_blocks(shape, head).items()]
+    moved = [(head, word, image) for head, word, image in sent if len(word) < shape.layers]
+    behind = sum(image != (*word, head) for head, word, image in moved)
+    before = sum(image != (head, *word) for head, word, image in moved)
+    yield Instance(shape, behind == 0, f"{behind} of {len(moved)} blocks go elsewhere", routes=ROUTES)
+    yield Instance(shape, before == 0, f"{len(moved)} blocks", routes=ROUTES, part=REPAIR)
 
 
-@check("thm:designed-R-looped/routing-products")
-def looped_products(run: Run) -> Iterator[Instance | Figure]:
+@each("thm:designed-R-looped/routing-products")
+def looped_products(shape: Shape) -> Iterator[Instance]:
     """Products of the printed host's matrices, as index maps and in plain integers."""
-    for shape in run.shapes(anchors=[(2, 2, 1, 1), (2, 1, 1, 2)], largest=40):
-        host = build_host("printed-looped", shape)
-        starts = block_starts(shape, max(2 * shape.head_dim, shape.d_in))
-        fine = {"index maps": True, "plain integers": True}
-        for word, start in starts.items():
-            product: Any = host.U
-            for head in reversed(word):
-                product = host.maps(0, head).value[0] @ product
-            selector = [[int(i == start + j) for j in range(shape.d_in)] for i in range(host.m)]
-            fine["index maps"] &= plain.rows(product) == selector
-            fine["plain integers"] &= plain.multiply(plain.routed(host, word), plain.rows(host.U)) == selector
-        both = agree(fine)
-        yield Instance(shape, both.value, f"{len(starts)} words", routes=both.routes)
-
-
-@check("app:looped/lemmas")
-def looped_lemmas(run: Run) -> Iterator[Instance | Figure]:
-    """The identities with tied letters."""
-    from utfproof.exact.symbolic import equal_attention, equal_output, unrolling
-
-    pairs = sorted(
-        {(s.heads, s.layers) for s in run.shapes(anchors=[(1, 1, 1, 1), (2, 2, 1, 1)]) if s.heads**s.layers <= 9}
-    )
-    for H, L in pairs:
-        results = [unrolling(H, L, system=system, tied=True) for system in ("host", "target")]
-        for tied_target in (False, True):
-            results.append(equal_attention(H, L, tied_host=True, tied_target=tied_target))
-            results.append(equal_output(H, L, tied_host=True, tied_target=tied_target))
-        holds = all(result.holds for result in results)
-        yield Instance(f"H = {H}, L = {L}", holds, f"{sum(r.terms for r in results)} words", routes=results[0].routes)
-
-
-@check("app:looped/single-head-tied")
-def single_head_tied(run: Run) -> Iterator[Instance | Figure]:
-    """Readers of all layers side by side."""
-    for shape in run.shapes(lambda s: s.heads == 1, anchors=[(1, 1, 1, 1), (1, 2, 1, 1)]):
-        host = build_host("printed-single-head", shape)
-        maps = [host.maps(layer, 0) for layer in range(shape.layers)]
-        by_index = {str([part.coordinates() for part in (entry.query, entry.key, entry.value[0])]) for entry in maps}
-        by_entry = {str([plain.rows(part) for part in (entry.query, entry.key, entry.value[0])]) for entry in maps}
-        both = agree({"index maps": len(by_index), "plain integers": len(by_entry)})
-        yield Instance(shape, both.value == 1, f"{both.value} different layers", routes=both.routes)
-        shifted = one_head_blocks(shape, shifted=True)
-        rank = rank_of(shifted)
-        whole = shifted.tied and shifted.m == host.m and rank.value == matching_dimension(shape)
-        yield Instance(shape, whole, "left shift, readers at B_1", routes=rank.routes, part="repair")
-
-
-@check("app:looped/single-head")
-def single_head(run: Run) -> Iterator[Instance | Figure]:
-    """The repaired tied host at the printed dimension."""
-    for shape in run.shapes(lambda s: s.heads == 1, anchors=[(1, 1, 1, 1), (1, 4, 3, 2)]):
-        yield decided("tied", shape, (shape.layers + 1) * max(2 * shape.head_dim, shape.d_in))
+    host = build_host("printed-looped", shape)
+    starts = block_starts(shape, max(2 * shape.head_dim, shape.d_in))
+    own, slow, wanted = [], [], []
+    for word, start in starts.items():
+        product: Any = host.U
+        for head in reversed(word):
+            product = host.maps(0, head).value[0] @ product
+        own.append(plain.rows(product))
+        slow.append(plain.multiply(plain.routed(host, word), plain.rows(host.U)))
+        wanted.append([[int(i == start + j) for j in range(shape.d_in)] for i in range(host.m)])
+    both = agree({"index maps": own == wanted, "plain integers": slow == wanted})
+    yield both.at(shape, f"{len(starts)} words")

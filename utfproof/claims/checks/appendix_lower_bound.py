@@ -2,31 +2,25 @@
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator
 from fractions import Fraction
+from functools import reduce
 from typing import Any
 
 import numpy as np
 
-from utfproof.certificates.dimensions import ALL_UNTIED, least_square_root
+from utfproof.certificates.dimensions import ALL_UNTIED, GENERIC_UNTIED, least_square_root
+from utfproof.certificates.lower_bounds import null_vector_certificate
 from utfproof.claims import plain
 from utfproof.claims.bounds import below
-from utfproof.claims.claim import Figure, Instance, Run, agree, check, same
+from utfproof.claims.claim import REPAIR, Agreed, Figure, Instance, Run, agree, check, each, label
 from utfproof.claims.decisions import rank_of_matrix, small_input
 from utfproof.claims.small_models import array, drawn, path_sum, stochastic_grid, value_grid, values_of
 from utfproof.constructions.random import integer_target
 from utfproof.constructions.shared_attention import counting_dimension
 from utfproof.ground.notions import Hosts, Notion, Scope, Targets
 from utfproof.shapes import Shape, head_words
-from utfproof.systems import GivenAttention, SharedAttentionUniversal, prefix_products
-
-WIDE = [(2, 2, 1, 1), (2, 3, 1, 1), (3, 2, 1, 1), (2, 4, 1, 1)]
-"""Shapes at which value matrices of more than one entry are below the bound, from (2,3) on."""
-
-
-def _at(shape: Shape, m: int) -> str:
-    return f"({shape.heads},{shape.layers}), m = {m}"
+from utfproof.systems import GivenAttention, SharedAttentionUniversal
 
 
 def _values(shape: Shape, m: int, tied: bool) -> Iterator[np.ndarray]:
@@ -44,62 +38,39 @@ def matching_attention(run: Run) -> Iterator[Instance | Figure]:
     from utfproof.exact.symbolic.lower_bound import MOVE, STAY
 
     eps = Fraction(1, 7)
-
-    def inward(matrix: Sequence[Sequence[int]]) -> plain.Rows:
-        return [[(1 - eps) * v + eps / 2 for v in row] for row in matrix]
-
-    stay, move = inward(STAY), inward(MOVE)
-    positive = all(v > 0 for matrix in (stay, move) for row in matrix for v in row)
-    stochastic = all(sum(row) == 1 for matrix in (stay, move) for row in matrix)
+    stay, move = ([[(1 - eps) * v + eps / 2 for v in row] for row in matrix] for matrix in (STAY, MOVE))
+    rows = [*stay, *move]
+    proper = all(v > 0 for row in rows for v in row) and all(sum(row) == 1 for row in rows)
     for heads, layers in ((1, 1), (2, 1), (2, 2), (2, 3), (3, 2)):
         words = list(plain.words(heads, layers))
-        table = []
-        for s in words:
-            entries = []
-            for word in words:
-                product = plain.identity(2)
-                for letter, wanted in zip(word, s, strict=True):
-                    product = plain.multiply(product, stay if letter == wanted else move)
-                entries.append(product[0][0])
-            table.append(entries)
-        found = rank_of_matrix(table)
-        holds = positive and stochastic and found.value == heads**layers
-        yield Instance(f"({heads},{layers})", holds, f"rank {found.value} of {heads**layers}", routes=found.routes)
+        patterns = [[[stay if a == b else move for a, b in zip(word, s, strict=True)] for word in words] for s in words]
+        found = rank_of_matrix([[plain.product(pattern)[0][0] for pattern in row] for row in patterns])
+        holds = proper and found.value == len(words)
+        yield found.at(f"({heads},{layers})", f"rank {found} of {len(words)}", holds=holds)
 
 
-@check("thm:lower_bound_matching_attention/untied")
-def matching_untied(run: Run) -> Iterator[Instance | Figure]:
+@each("thm:lower_bound_matching_attention/untied")
+def matching_untied(shape: Shape) -> Iterator[Instance]:
     """Null vectors of given hosts, and the dimension argument, at the largest m below the bound."""
-    for shape in run.shapes(
-        lambda s: s.heads > 1 and s.head_dim == s.d_in == 1, anchors=[(2, 1, 1, 1), *WIDE, (2, 6, 1, 1)]
-    ):
-        m = least_square_root(shape.leaves) - 1
-        yield below(shape, m, Notion.SHARED_ATTENTION, free="E and U", detail=f"every host, m² < {shape.leaves}")
-        if shape.leaves <= 64:
-            yield from _broken(shape, m, tied=False)
+    yield from _broken(shape, tied=False, largest=64)
 
 
-def _broken(shape: Shape, m: int, *, tied: bool) -> Iterator[Instance]:
-    """Null vectors of three hosts that are looked at."""
-    from utfproof.certificates.lower_bounds import null_vector_certificate
+@each("thm:lower_bound_matching_attention/looped-untied-targets")
+def matching_looped_untied(shape: Shape) -> Iterator[Instance]:
+    """Null vectors of tied hosts, and the dimension argument for every one."""
+    yield from _broken(shape, tied=True, largest=10**6)
 
-    for R in _values(shape, m, tied):
+
+def _broken(shape: Shape, *, tied: bool, largest: int) -> Iterator[Instance]:
+    """The dimension argument for every host, and null vectors of three hosts that are looked at, for H^L up to a limit."""
+    m, every = least_square_root(shape.leaves) - 1, "tied host" if tied else "host"
+    targets, detail = ALL_UNTIED if tied else GENERIC_UNTIED, f"every {every}, m² < {shape.leaves}"
+    yield below(shape, m, Notion.SHARED_ATTENTION, targets, free="E and U", every=every, detail=detail)
+    about = Scope(Notion.SHARED_ATTENTION, Targets.parse("all untied"), Hosts(tied=tied, examined=True), "E and U")
+    for R in _values(shape, m, tied) if shape.leaves <= largest else ():
         found = null_vector_certificate(R, shape, tied=tied)
-        about = Scope(Notion.SHARED_ATTENTION, Targets.parse("all untied"), Hosts(tied=tied, examined=True), "E and U")
         detail = "a relation and a target that breaks it"
         yield Instance(shape, not found.universal, detail, found, m=m, about=about)
-
-
-@check("thm:lower_bound_matching_attention/looped-untied-targets")
-def matching_looped_untied(run: Run) -> Iterator[Instance | Figure]:
-    """Null vectors of tied hosts, and the dimension argument for every one."""
-    for shape in run.shapes(
-        lambda s: s.heads > 1 and s.head_dim == s.d_in == 1, anchors=[(2, 1, 1, 1), *WIDE], largest=60
-    ):
-        m = least_square_root(shape.leaves) - 1
-        detail = f"every tied host, m² < {shape.leaves}"
-        yield below(shape, m, Notion.SHARED_ATTENTION, ALL_UNTIED, free="E and U", every="tied host", detail=detail)
-        yield from _broken(shape, m, tied=True)
 
 
 @check("thm:lower_bound_matching_attention/looped-remark")
@@ -126,12 +97,8 @@ def looped_remark(run: Run) -> Iterator[Instance | Figure]:
                 untouched.append(word)
         constant = [word for word in untouched if len(set(word)) == 1]
         assert found is not None  # m^2 < H^L
-        holds = len(constant) < shape.heads
         detail = f"relations: {shape.leaves - rank.value}; words in none of them: {len(untouched)}"
-        yield Instance(_at(shape, m), holds, detail, routes=rank.routes)
-        if layers == 6:
-            yield Figure("independent relations at (2,6), m = 7", shape.leaves - rank.value)
-            yield Figure("words that occur in no relation", len(untouched))
+        yield rank.at(f"({shape.heads},{shape.layers}), m = {m}", detail, holds=len(constant) < shape.heads)
 
 
 def _distinct_columns(A: np.ndarray) -> np.ndarray:
@@ -139,52 +106,43 @@ def _distinct_columns(A: np.ndarray) -> np.ndarray:
     return array(list(kept)).T
 
 
+def _difference(shape: Shape, m: int, x: plain.Rows, *, tied: bool = False) -> Agreed:
+    """T(X) less the host's output under one given attention: by forward passes of the package, and word by word."""
+    grid, target = value_grid(shape, m, 5, tied=tied), integer_target(shape, 6)
+    E, U, attention = drawn(7, shape.d_in, m), drawn(8, m, shape.d_out), stochastic_grid(shape, len(x), 9)
+    model = SharedAttentionUniversal(shape, m, array(grid))
+    theirs = target.forward(array(x), GivenAttention(array(attention)))
+    own = plain.rows(theirs - model.forward(array(x), array(E), array(U), array(attention)))
+    forms = [[plain.maps(target, layer, h)[2] for h in range(shape.heads)] for layer in range(shape.layers)]
+    one = plain.identity(shape.d_in)
+    ours = [[-v for v in row] for row in path_sum(grid, attention, x, E, U)]
+    return agree({"systems": own, "plain path sum": plain.add(path_sum(forms, attention, x, one, one), ours)})
+
+
 @check("eq:lower_bound_matching_term")
 def matching_term(run: Run) -> Iterator[Instance | Figure]:
     """Forward passes of the package against the difference, word by word."""
     for shape in (Shape(*s) for s in [(1, 1, 1, 1), (2, 2, 1, 1), (2, 2, 1, 2), (3, 2, 1, 1)]):
         for tied in (False, True):
-            m, n = 3, 2
-            grid, target = value_grid(shape, m, 5, tied=tied), integer_target(shape, 6)
-            E, U = drawn(7, shape.d_in, m), drawn(8, m, shape.d_out)
-            attention, x = stochastic_grid(shape, n, 9), small_input(shape, n)
-            model = SharedAttentionUniversal(shape, m, array(grid))
-            theirs = target.forward(array(x), GivenAttention(array(attention)))
-            own = plain.rows(theirs - model.forward(array(x), array(E), array(U), array(attention)))
-            forms = [
-                [plain.product(target.parameters(layer, h)[2:]) for h in range(shape.heads)]
-                for layer in range(shape.layers)
-            ]
-            one = plain.identity(shape.d_in)
-            slow = plain.add(
-                path_sum(forms, attention, x, one, one),
-                [[-v for v in row] for row in path_sum(grid, attention, x, E, U)],
-            )
-            at = f"({shape.heads},{shape.layers},{shape.head_dim},{shape.d_in}), {'tied' if tied else 'untied'}"
-            both = same({"systems": own, "plain path sum": slow})
-            yield Instance(at, both.value, "equal differences", routes=both.routes)
+            found = _difference(shape, 3, small_input(shape, 2), tied=tied)
+            yield found.at(f"{label(shape)}, {'tied' if tied else 'untied'}", "equal differences", holds=True)
 
 
 @check("app:lower_bound/two-tokens")
 def two_tokens(run: Run) -> Iterator[Instance | Figure]:
-    """The first row of the package's difference against v·α in plain Fractions."""
+    """The first row of the difference against v·α in plain Fractions."""
     for shape in (Shape(*s) for s in [(1, 1, 1, 1), (2, 2, 1, 1), (2, 3, 1, 1), (3, 2, 1, 1)]):
-        m = 2
-        grid, target, attention = value_grid(shape, m, 5), integer_target(shape, 6), stochastic_grid(shape, 2, 9)
-        E, U, x = drawn(7, 1, m), drawn(8, m, 1), [[1], [0]]
-        model = SharedAttentionUniversal(shape, m, array(grid))
-        theirs = target.forward(array(x), GivenAttention(array(attention)))
-        own = (theirs - model.forward(array(x), array(E), array(U), array(attention)))[0, 0]
-        products = prefix_products(target, shape.layers)
-        total = Fraction(0)
-        for i, word in enumerate(plain.words(shape.heads, shape.layers)):
+        m, target = 2, integer_target(shape, 6)
+        found = _difference(shape, m, [[1], [0]])
+        grid, attention = value_grid(shape, m, 5), stochastic_grid(shape, 2, 9)
+        E, U, total = drawn(7, 1, m), drawn(8, m, 1), Fraction(0)
+        for word in plain.words(shape.heads, shape.layers):
             mixed, routed = plain.identity(2), E
             for layer, head in enumerate(word):
                 mixed = plain.multiply(attention[layer][head], mixed)
                 routed = plain.multiply(routed, grid[layer][head])
-            total += mixed[0][0] * (int(products[i][0, 0]) - plain.multiply(routed, U)[0][0])
-        both = same({"systems": own, "plain path sum": total})
-        yield Instance(shape, both.value, f"first row {total}", routes=both.routes)
+            total += mixed[0][0] * (plain.routed(target, word)[0][0] - plain.multiply(routed, U)[0][0])
+        yield found.at(shape, f"first row {total}", holds=found.value[0][0] == total)
 
 
 @check("lem:spanning")
@@ -194,12 +152,10 @@ def spanning_lemma(run: Run) -> Iterator[Instance | Figure]:
 
     found = absorbing_identity()
     yield Instance("every H, L", found.holds, "I B = B I = B B = B", routes=found.routes)
-    shapes = {(s.heads, s.layers) for s in run.shapes(anchors=[(2, 6, 1, 1), (3, 4, 1, 1)]) if s.leaves <= 128}
-    for heads, layers in sorted(shapes):
+    for heads, layers in sorted({(s.heads, s.layers) for s in run.shapes() if s.leaves <= 128}):
         result = spanning(heads, layers)
         holds = result.holds and result.rank == heads**layers
         yield Instance(f"({heads},{layers})", holds, f"rank {result.rank}", routes=result.routes)
-    yield Figure("vectors at (2,6)", spanning(2, 6).vectors)
 
 
 @check("lem:spanning/order")
@@ -208,48 +164,36 @@ def spanning_order(run: Run) -> Iterator[Instance | Figure]:
     from utfproof.exact.symbolic.lower_bound import spanning
 
     for heads, layers in ((2, 1), (2, 2), (2, 3), (3, 2)):
-        shape = Shape(heads, layers, 1, 1)
-        attention = stochastic_grid(shape, 2, 3)
-        same = {"NumPy": True, "plain Fractions": True}
+        attention = stochastic_grid(Shape(heads, layers, 1, 1), 2, 3)
+        slow = own = True
         for word in head_words(heads, layers):
             factors = [attention[layer][head] for layer, head in enumerate(word)]
-            forward, backward = plain.product(factors), plain.product(factors[::-1])
-            same["plain Fractions"] &= forward[0][0] == backward[0][0]
+            slow &= plain.product(factors)[0][0] == plain.product(factors[::-1])[0][0]
             arrays = [array(factor) for factor in factors]
-            same["NumPy"] &= _chain(arrays)[0, 0] == _chain(arrays[::-1])[0, 0]
-        found = agree(same)
-        yield Instance(f"({heads},{layers})", bool(found), "(1,1) entries in both orders", routes=found.routes)
+            own &= reduce(np.matmul, arrays)[0, 0] == reduce(np.matmul, arrays[::-1])[0, 0]
+        found = agree({"NumPy": own, "plain Fractions": slow})
+        yield found.at(f"({heads},{layers})", "(1,1) entries in both orders")
         result = spanning(heads, layers, order="unrolling")
         at = f"({heads},{layers}), unrolling's order"
-        yield Instance(at, result.holds, f"rank {result.rank}", routes=result.routes, part="repair")
+        yield Instance(at, result.holds, f"rank {result.rank}", routes=result.routes, part=REPAIR)
 
 
-def _chain(matrices: Sequence[np.ndarray]) -> Any:
-    product = matrices[0]
-    for matrix in matrices[1:]:
-        product = product @ matrix
-    return product
-
-
-@check("lem:null-vector")
-def null_vector_lemma(run: Run) -> Iterator[Instance | Figure]:
+@each("lem:null-vector")
+def null_vector_lemma(shape: Shape) -> Iterator[Instance]:
     """Relations and pairings; the augmented matrix [A, b] has a larger rank."""
     from utfproof.exact.symbolic.lower_bound import null_vector, word_products
 
-    for shape in run.shapes(
-        lambda s: s.heads > 1 and s.head_dim == s.d_in == 1, anchors=[(2, 1, 1, 1), *WIDE], largest=60
-    ):
-        m = least_square_root(shape.leaves) - 1
-        for tied in (False, True):
-            for R in _values(shape, m, tied):
-                found = null_vector(R, shape.heads, shape.layers, tied=tied)
-                assert found is not None
-                b = [[int(word == found.word)] for word in head_words(shape.heads, shape.layers)]
-                A = word_products(R, shape.heads, shape.layers, tied=tied)
-                wider = rank_of_matrix(np.concatenate([A, array(b)], axis=1))
-                holds = found.pairing != 0 and wider.value == found.rank + 1
-                kind = "tied" if tied else "untied"
-                yield Instance(shape, holds, f"{kind}, rank {found.rank} then {wider.value}", routes=wider.routes, m=m)
+    m = least_square_root(shape.leaves) - 1
+    for tied in (False, True):
+        for R in _values(shape, m, tied):
+            found = null_vector(R, shape.heads, shape.layers, tied=tied)
+            assert found is not None
+            b = [[int(word == found.word)] for word in head_words(shape.heads, shape.layers)]
+            A = word_products(R, shape.heads, shape.layers, tied=tied)
+            wider = rank_of_matrix(np.concatenate([A, array(b)], axis=1))
+            holds = found.pairing != 0 and wider.value == found.rank + 1
+            kind = "tied" if tied else "untied"
+            yield wider.at(shape, f"{kind}, rank {found.rank} then {wider}", holds=holds, m=m)
 
 
 @check("lem:null-vector/sharp")
@@ -262,7 +206,7 @@ def null_vector_sharp(run: Run) -> Iterator[Instance | Figure]:
         m = least_square_root(shape.leaves)
         R = array(values_of(two_sided_host(shape, m)))
         found = rank_of_matrix(word_products(R, shape.heads, shape.layers))
-        yield Instance(shape, found.value == shape.leaves == m * m, f"rank {found.value}", routes=found.routes, m=m)
+        yield found.at(shape, f"rank {found}", holds=found.value == shape.leaves == m * m, m=m)
 
 
 @check("lem:null-vector/U-transposed")
@@ -270,37 +214,32 @@ def u_transposed(run: Run) -> Iterator[Instance | Figure]:
     """Multiply with the theorem's U as it stands in the model, and with its transpose."""
     for m in (2, 3):
         shape = Shape(2, 2, 1, 1)
-        grid, E, entries = value_grid(shape, m, 5), drawn(7, 1, m), drawn(8, m, 1)
+        grid, E, tall = value_grid(shape, m, 5), drawn(7, 1, m), drawn(8, m, 1)
         model = SharedAttentionUniversal(shape, m, array(grid))
-        tall, flat = entries, plain.transpose(entries)
-        theorem = tall if _taken(model, E, tall) else flat
+        theorem = tall if _taken(model, E, tall) else plain.transpose(tall)
         routed = plain.multiply(plain.multiply(E, grid[0][0]), grid[1][1])
         wanted = plain.multiply(routed, tall)
-        for part, U, name in (("", theorem, "theorem's U"), ("repair", plain.transpose(theorem), "lemma's U")):
-            found = agree({"NumPy": _numpy_product(routed, U), "plain": _plain_product(routed, U)})
-            yield Instance(f"m = {m}, {name}", found.value == wanted, "sizes and value", routes=found.routes, part=part)
+        for part, U, name in (("", theorem, "theorem's U"), (REPAIR, plain.transpose(theorem), "lemma's U")):
+            found = _times(routed, U)
+            yield found.at(f"m = {m}, {name}", "sizes and value", holds=found.value == wanted, part=part)
+
+
+def _times(routed: plain.Rows, U: plain.Rows) -> Agreed:
+    """routed Uᵀ, None where the sizes do not fit."""
+    numpy = _or_none(lambda: plain.rows(array(routed) @ array(U).T))
+    return agree({"NumPy": numpy, "plain": _or_none(lambda: plain.multiply(routed, plain.transpose(U)))})
 
 
 def _taken(model: SharedAttentionUniversal, E: plain.Rows, U: plain.Rows) -> bool:
     """Whether the model takes an unembedding of this size."""
     attention = stochastic_grid(model.shape, 1)
+    return _or_none(lambda: model.forward(array([[1]]), array(E), array(U), array(attention))) is not None
+
+
+def _or_none(product: Callable[[], Any]) -> Any:
+    """A product, None where the sizes do not fit."""
     try:
-        model.forward(array([[1]]), array(E), array(U), array(attention))
-    except ValueError:
-        return False
-    return True
-
-
-def _numpy_product(routed: plain.Rows, U: plain.Rows) -> plain.Rows | None:
-    try:
-        return plain.rows(array(routed) @ array(U).T)
-    except ValueError:
-        return None
-
-
-def _plain_product(routed: plain.Rows, U: plain.Rows) -> plain.Rows | None:
-    try:
-        return plain.multiply(routed, plain.transpose(U))
+        return product()
     except ValueError:
         return None
 
@@ -335,16 +274,10 @@ def looped_weights(run: Run) -> Iterator[Instance | Figure]:
     from utfproof.exact.symbolic.lower_bound import NullVector
 
     for heads, layers in ((2, 2), (3, 2), (2, 6)):
-        tied = 0
-        for word in itertools.product(range(heads), repeat=layers):
-            weights = tuple(tuple(int(head == letter) for head in range(heads)) for letter in word)
-            both = agree(
-                {
-                    "weights": NullVector(heads, layers, 1, (), word, weights, 1, 0).tied_target,
-                    "words": len(set(word)) == 1,
-                }
-            )
-            tied += both.value
-        yield Instance(f"({heads},{layers})", tied == heads, f"{tied} words", routes=both.routes)
-        if (heads, layers) == (2, 6):
-            yield Figure("words at (2,6) whose weights are tied", tied)
+        weights, words = [], []
+        for word in plain.words(heads, layers):
+            one_hot = tuple(tuple(int(head == letter) for head in range(heads)) for letter in word)
+            weights.append(NullVector(heads, layers, 1, (), word, one_hot, 1, 0).tied_target)
+            words.append(len(set(word)) == 1)
+        tied = agree({"weights": weights, "words": words})
+        yield tied.at(f"({heads},{layers})", f"{sum(words)} words", holds=sum(words) == heads)

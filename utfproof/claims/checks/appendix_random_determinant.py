@@ -66,15 +66,6 @@ def explicit_assignment(run: Run) -> Iterator[Instance | Figure]:
             yield decided(name, shape, M)
 
 
-@check("thm:random-R/printed-assignment")
-def printed_assignment(run: Run) -> Iterator[Instance | Figure]:
-    """Refutations of the printed assignment, certificates of the repaired one."""
-    for shape in run.shapes(lambda s: s.heads > 1, anchors=[(2, 1, 1, 1), (2, 1, 1, 2), (2, 2, 2, 3)], largest=40):
-        yield decided("printed-tree-row", shape)
-        yield decided("printed-tree-column", shape)
-        yield decided("sparse", shape, part="repair")
-
-
 @check("thm:random-R/every-choice-of-rows")
 def every_choice_of_rows(run: Run) -> Iterator[Instance | Figure]:
     """Every M of M + 2 rows of a random integer host: minors modulo a prime, and over the integers."""

@@ -6,24 +6,24 @@ every size, for every context length and every attention map.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
 from utfproof.claims import plain
-from utfproof.claims.claim import Figure, Instance, Run, agree, check, same
+from utfproof.claims.claim import REPAIR, Figure, Instance, Run, agree, check, each
 from utfproof.claims.decisions import decided, rank_of, small_input, symbolic
-from utfproof.claims.hosts import one_head, small_embedding, small_host
-from utfproof.claims.small_models import Grid, array, stochastic_grid
+from utfproof.claims.linear import integer_host
+from utfproof.claims.small_models import drawn, path_sum, stochastic_grid
 from utfproof.constructions import build_host
 from utfproof.constructions.random import integer_target
 from utfproof.ground.selection import pieces, uniform
-from utfproof.shapes import Shape, matching_dimension, paper_dimension
-from utfproof.systems import Target, TiedUniversal, Universal
+from utfproof.shapes import Shape, matching_dimension
+from utfproof.systems import TiedUniversal, Universal
 
-DEPTHS = range(1, 7)
-SEVERAL = ((2, 1), (2, 2), (2, 3), (3, 1), (3, 2))
+Sizes = Sequence[tuple[int, int]]
+ONE_HEAD: Sizes = [(1, L) for L in range(1, 7)]
+SEVERAL: Sizes = [(2, 1), (2, 2), (2, 3), (3, 1), (3, 2)]
 """(H, L) of the expansions with several heads; the induction steps cover the rest."""
 STEP = "every layer, from the one before"
 
@@ -31,10 +31,10 @@ STEP = "every layer, from the one before"
 @check("lem:unroll")
 def unroll(run: Run) -> Iterator[Instance | Figure]:
     """Expansion up to six layers and the induction step, target and host."""
-    yield from _unrolling([(1, L) for L in DEPTHS], 1)
+    yield from _unrolling(ONE_HEAD, 1)
 
 
-def _unrolling(sizes: list[tuple[int, int]], step: int) -> Iterator[Instance]:
+def _unrolling(sizes: Sizes, step: int) -> Iterator[Instance]:
     from utfproof.exact.symbolic import unrolling, unrolling_step
 
     for system in ("target", "host"):
@@ -46,10 +46,16 @@ def _unrolling(sizes: list[tuple[int, int]], step: int) -> Iterator[Instance]:
 @check("lem:eqatt")
 def equal_attention_single(run: Run) -> Iterator[Instance | Figure]:
     """Rewriting by the equations, one head; and with each of them dropped."""
-    yield from _attention([(1, L) for L in DEPTHS], 1)
+    yield from _attention(ONE_HEAD, 1)
 
 
-def _attention(sizes: list[tuple[int, int]], step: int) -> Iterator[Instance]:
+@check("lem:multieqatt/all-layers")
+def equal_attention_multi(run: Run) -> Iterator[Instance | Figure]:
+    """Rewriting by the equations; and with each of them dropped."""
+    yield from _attention(SEVERAL, 3)
+
+
+def _attention(sizes: Sizes, step: int) -> Iterator[Instance]:
     from utfproof.exact.symbolic import equal_attention, equal_attention_step
 
     for H, L in sizes:
@@ -65,28 +71,28 @@ def _attention(sizes: list[tuple[int, int]], step: int) -> Iterator[Instance]:
 @check("lem:equal-io")
 def equal_io_single(run: Run) -> Iterator[Instance | Figure]:
     """Rewriting by all equations, one head; and without the output equation."""
-    yield from _outputs([(1, L) for L in DEPTHS])
+    yield from _outputs(ONE_HEAD)
 
 
-def _outputs(sizes: list[tuple[int, int]]) -> Iterator[Instance]:
+@check("lem:equal-io-multi")
+def equal_io_multi(run: Run) -> Iterator[Instance | Figure]:
+    """Rewriting by all equations; without one output equation; and the step on to a layer more, of outputs too."""
+    from utfproof.exact.symbolic import equal_attention_step
+
+    yield from _outputs(SEVERAL)
+    yield symbolic(f"H = 3, {STEP}", equal_attention_step(3))
+
+
+def _outputs(sizes: Sizes) -> Iterator[Instance]:
     from utfproof.exact.symbolic import equal_output
 
     for H, L in sizes:
         yield symbolic(f"H = {H}, L = {L}", equal_output(H, L))
         without = equal_output(H, L, dropped=("OV", (0,) * L))
-        where = f"H = {H}, L = {L}, one output equation dropped"
-        yield Instance(where, not without.holds, without.difference, routes=without.routes)
+        yield symbolic(f"H = {H}, L = {L}, one output equation dropped", without, fails=True)
 
 
 # --- lem:single_head ------------------------------------------------------------------------------------------
-
-
-@check("lem:single_head/statement")
-def single_head(run: Run) -> Iterator[Instance | Figure]:
-    """Certificates of the prefix tree at the lemma's m, and padded."""
-    for shape in run.shapes(one_head, anchors=[(1, 1, 1, 1), (1, 4, 2, 3)]):
-        yield decided("sparse", shape, paper_dimension(shape))
-        yield decided("sparse", shape, paper_dimension(shape) + 3)
 
 
 def one_head_blocks(shape: Shape, *, shifted: bool) -> Universal:
@@ -107,39 +113,50 @@ def one_head_blocks(shape: Shape, *, shifted: bool) -> Universal:
     return Universal(shape, m, queries, keys, [(move,)] * L, read(L * b, shape.d_in))
 
 
-@check("lem:single_head/construction")
-def single_head_construction(run: Run) -> Iterator[Instance | Figure]:
+@each("lem:single_head/construction")
+def single_head_construction(shape: Shape) -> Iterator[Instance]:
     """The refutation of the printed construction, and the rank of R_all of both repairs."""
-    for shape in run.shapes(one_head, anchors=[(1, 1, 1, 1), (1, 3, 1, 1)]):
-        yield decided("printed-single-head", shape)
-        for shifted in (False, True):
-            host = one_head_blocks(shape, shifted=shifted)
-            rank = rank_of(host)
-            detail = f"rank {rank.value}, {'left shift, readers at B_1' if shifted else 'R_V = I'}"
-            holds = rank.value == matching_dimension(shape) and host.tied is shifted
-            yield Instance(shape, holds, detail, routes=rank.routes, part="repair", m=host.m)
-    rank = rank_of(build_host("printed-single-head", Shape(1, 3, 1, 1)))
-    yield Figure("rank of R_all at (1,3,1,1)", f"{rank.value} of {matching_dimension(Shape(1, 3, 1, 1))}")
+    yield decided("printed-single-head", shape)
+    for shifted in (False, True):
+        host = one_head_blocks(shape, shifted=shifted)
+        rank = rank_of(host)
+        detail = f"rank {rank}, {'left shift, readers at B_1' if shifted else 'R_V = I'}"
+        holds = rank.value == matching_dimension(shape) and host.tied is shifted
+        yield rank.at(shape, detail, holds=holds, part=REPAIR, m=host.m)
 
 
-@check("lem:single_head/equivalently")
-def equivalently(run: Run) -> Iterator[Instance | Figure]:
+@each("lem:single_head/equivalently")
+def equivalently(shape: Shape) -> Iterator[Instance]:
     """Block numbers pushed through the printed R_V, by the package and in plain integers."""
-    for shape in run.shapes(lambda s: one_head(s) and s.layers > 1, anchors=[(1, 2, 1, 1), (1, 3, 1, 2)]):
-        host = build_host("printed-single-head", shape)
-        b = host.m // (shape.layers + 1)
-        labels = [[1 + i // b for i in range(host.m)]]
-        state, slow = np.array(labels, dtype=object), labels
-        as_printed = front = True
-        for layer in range(1, shape.layers):
-            value = host.maps(layer - 1, 0).value[0]
-            state, slow = state @ value, plain.multiply(slow, plain.rows(value))
-            row = agree({"index maps": plain.rows(state), "plain integers": slow}).value[0]
-            as_printed &= row[layer * b : (layer + 1) * b] == [1] * b
-            front &= row[:b] == [layer + 1] * b
-        routes = ("index maps", "plain integers")
-        yield Instance(shape, as_printed, "B_l has B_1's content", routes=routes)
-        yield Instance(shape, front, "B_1 has B_l's content", routes=routes, part="repair")
+    host = build_host("printed-single-head", shape)
+    b = host.m // (shape.layers + 1)
+    labels = [[1 + i // b for i in range(host.m)]]
+    state, slow = np.array(labels, dtype=object), labels
+    moved = []
+    for layer in range(1, shape.layers):
+        value = host.maps(layer - 1, 0).value[0]
+        state, slow = state @ value, plain.multiply(slow, plain.rows(value))
+        row = agree({"index maps": plain.rows(state), "plain integers": slow}).value[0]
+        moved.append((row[layer * b : (layer + 1) * b] == [1] * b, row[:b] == [layer + 1] * b))
+    as_printed, front = (all(column) for column in zip(*moved, strict=True))
+    routes = ("index maps", "plain integers")
+    yield Instance(shape, as_printed, "B_l has B_1's content", routes=routes)
+    yield Instance(shape, front, "B_1 has B_l's content", routes=routes, part=REPAIR)
+
+
+@each("app:looped/single-head-tied")
+def single_head_tied(shape: Shape) -> Iterator[Instance]:
+    """Readers of all layers side by side."""
+    host = build_host("printed-single-head", shape)
+    maps = [host.maps(layer, 0) for layer in range(shape.layers)]
+    by_index = {str([part.coordinates() for part in (entry.query, entry.key, entry.value[0])]) for entry in maps}
+    by_entry = {str(plain.maps(host, layer, 0)) for layer in range(shape.layers)}
+    both = agree({"index maps": len(by_index), "plain integers": len(by_entry)})
+    yield both.at(shape, f"{both} different layers", holds=both.value == 1)
+    shifted = one_head_blocks(shape, shifted=True)
+    rank = rank_of(shifted)
+    whole = shifted.tied and shifted.m == host.m and rank.value == matching_dimension(shape)
+    yield rank.at(shape, "left shift, readers at B_1", holds=whole, part=REPAIR)
 
 
 # --- several heads --------------------------------------------------------------------------------------------
@@ -148,40 +165,21 @@ def equivalently(run: Run) -> Iterator[Instance | Figure]:
 @check("lem:multiunroll")
 def multiunroll(run: Run) -> Iterator[Instance | Figure]:
     """Expansion, the induction step, and the sum over words in exact forward passes."""
-    yield from _unrolling(list(SEVERAL), 3)
-    for shape in run.shapes(lambda s: s.heads > 1, anchors=[(2, 2, 1, 2)], largest=20):
-        host, E = small_host(shape, 2, tied=False), small_embedding(shape, 2)
-        target, x = integer_target(shape), small_input(shape, 2)
-        grid = stochastic_grid(shape, 2, 3)
-
-        def given(queries: plain.Rows, keys: plain.Rows, layer: int, head: int, grid: Grid = grid) -> plain.Rows:
-            return grid[layer - 1][head]
-
-        both = same(
-            {
-                "sum over words": [_summed(target, None, x, grid), _summed(host, E, x, grid)],
-                "recursion": [plain.run_target(target, x, given), plain.run_host(host, E, x, given)],
-            }
+    yield from _unrolling(SEVERAL, 3)
+    for shape in run.shapes():
+        x, grid, one = small_input(shape, 2), stochastic_grid(shape, 2, 3), plain.identity(shape.d_in)
+        host, E, target = integer_host(shape, 2), drawn(2, shape.d_in, 2), integer_target(shape)
+        ours, theirs = (
+            [[plain.maps(system, layer, head)[2] for head in range(shape.heads)] for layer in range(shape.layers)]
+            for system in (host, target)
         )
-        yield Instance(str(shape), both.value, "n = 2", routes=both.routes)
 
+        def given(queries: plain.Rows, keys: plain.Rows, layer: int, head: int, grid: object = grid) -> plain.Rows:
+            return grid[layer - 1][head]  # type: ignore[index]
 
-def _summed(system: Universal | Target, E: object, x: plain.Rows, attention: Grid) -> plain.Rows:
-    """The output as a sum over head words, one product for each word."""
-    total: Any = 0
-    for word in plain.words(system.shape.heads, system.shape.layers):
-        term = array(x)
-        if isinstance(system, Universal):
-            term = term @ array(plain.rows(E))
-        for layer, head in enumerate(word):
-            term = array(attention[layer][head]) @ term
-            values = (
-                system.maps(layer, head).value if isinstance(system, Universal) else system.parameters(layer, head)[2:]
-            )
-            for value in values:
-                term = term @ array(plain.rows(value))
-        total = total + (term @ array(plain.rows(system.U)) if isinstance(system, Universal) else term)
-    return plain.rows(total)
+        words = [path_sum(theirs, grid, x, one, one), path_sum(ours, grid, x, E, plain.rows(host.U))]
+        passes = [plain.forward(target, x, None, given), plain.forward(host, x, E, given)]
+        yield agree({"sum over words": words, "recursion": passes}).at(str(shape), "n = 2", holds=True)
 
 
 @check("lem:multiunroll/prose")
@@ -191,15 +189,7 @@ def prose(run: Run) -> Iterator[Instance | Figure]:
 
     for H, L in ((1, 2), (2, 2), (2, 3)):
         yield symbolic(f"H = {H}, L = {L}", unrolling(H, L, system="host", closed=printed_prose_word))
-        mended = unrolling(H, L, system="host")
-        where = f"H = {H}, L = {L}, as the lemma says"
-        yield Instance(where, mended.holds, mended.difference, routes=mended.routes, part="repair")
-
-
-@check("lem:multieqatt/all-layers")
-def equal_attention_multi(run: Run) -> Iterator[Instance | Figure]:
-    """Rewriting by the equations; and with each of them dropped."""
-    yield from _attention(list(SEVERAL), 3)
+        yield symbolic(f"H = {H}, L = {L}, as the lemma says", unrolling(H, L, system="host"), part=REPAIR)
 
 
 @check("lem:multieqatt/layer-alone")
@@ -214,10 +204,15 @@ def layer_alone(run: Run) -> Iterator[Instance | Figure]:
     yield symbolic(f"H = 2, {STEP}", equal_attention_step(2, literal=True), fails=True)
 
 
-@check("lem:equal-io-multi")
-def equal_io_multi(run: Run) -> Iterator[Instance | Figure]:
-    """Rewriting by all equations; without one output equation; and the step on to a layer more, of outputs too."""
-    from utfproof.exact.symbolic import equal_attention_step
+@check("app:looped/lemmas")
+def looped_lemmas(run: Run) -> Iterator[Instance | Figure]:
+    """The identities with tied letters."""
+    from utfproof.exact.symbolic import equal_attention, equal_output, unrolling
 
-    yield from _outputs(list(SEVERAL))
-    yield symbolic(f"H = 3, {STEP}", equal_attention_step(3))
+    for H, L in sorted({(s.heads, s.layers) for s in run.shapes() if s.heads**s.layers <= 9}):
+        results = [unrolling(H, L, system=system, tied=True) for system in ("host", "target")]
+        for tied_target in (False, True):
+            results.append(equal_attention(H, L, tied_host=True, tied_target=tied_target))
+            results.append(equal_output(H, L, tied_host=True, tied_target=tied_target))
+        holds = all(result.holds for result in results)
+        yield Instance(f"H = {H}, L = {L}", holds, f"{sum(r.terms for r in results)} words", routes=results[0].routes)

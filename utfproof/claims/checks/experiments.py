@@ -8,7 +8,6 @@ from itertools import pairwise
 
 from utfproof.claims.claim import Figure, Instance, Run, agree, check
 from utfproof.claims.decisions import decided
-from utfproof.claims.hosts import no_matching
 from utfproof.claims.verdicts import TOLERANCE
 from utfproof.paper import tables as paper
 from utfproof.shapes import Shape, matching_dimension, paper_dimension
@@ -20,26 +19,18 @@ KINDS = ("sparse", "random")
 HOPS = ("1-hop", "2-hop", "3-hop", "4-hop")
 
 
-def _row_shape(task: str) -> Shape:
-    row = paper.TABLE_ROWS[task]
-    return Shape(row["heads"], row["layers"], row["head_dim"], row["vocabulary"])
-
-
 # --- tables --------------------------------------------------------------------------------------------------------
 
 
 @check("tab:summary_results_combined/dimensions")
 def table_dimensions(run: Run) -> Iterator[Instance | Figure]:
     """m-bar by the formula, M by counting columns, and a certificate at the printed m."""
-    for task, row in paper.TABLE_ROWS.items():
-        shape = _row_shape(task)
-        m_bar = paper_dimension(shape)
-        yield Figure(task, m_bar)
-        if row["m"] != m_bar or m_bar != matching_dimension(shape):
-            both = agree({"formula": row["m"] == m_bar, "count of columns": row["m"] == matching_dimension(shape)})
-            yield Instance(shape, bool(both), f"printed {row['m']}, m-bar {m_bar}", routes=both.routes)
-        else:
+    for row in paper.TABLE_ROWS.values():
+        shape = Shape(row["heads"], row["layers"], row["head_dim"], row["vocabulary"])
+        if {row["m"]} == {paper_dimension(shape), matching_dimension(shape)}:
             yield decided("sparse", shape, row["m"])
+        else:
+            yield Instance(shape, False, f"printed {row['m']}, m-bar {paper_dimension(shape)}")
 
 
 @check("tab:hyperparameters/shapes")
@@ -66,21 +57,6 @@ def repeated_cells(run: Run) -> Iterator[Instance | Figure]:
         for task, row in table.items():
             other = paper.ABLATIONS[task][variant]
             yield Instance(f"{task}, {variant}", row == other, f"{row} against {other}")
-    yield Figure("cells compared", sum(len(row) for table in twice.values() for row in table.values()))
-
-
-@check("fig:scaling_law/standard-width")
-def standard_width(run: Run) -> Iterator[Instance | Figure]:
-    """A random host of width Hd is refuted by dimension at the shapes of the scaling plots and on the grid."""
-    for shape in run.shapes(anchors=[(2, 3, 28, 30)], largest=300):
-        widths = {"m = H d": shape.heads * shape.head_dim, "m = m-bar": paper_dimension(shape)}
-        width = widths[paper.STANDARD_PARAMETRISATION]
-        if width >= matching_dimension(shape):
-            yield Instance(shape, False, f"{width} is not below M", m=width)
-        else:
-            yield no_matching(shape, width)
-    hop = _row_shape("2-hop")
-    yield Figure("m and M at the 2-hop shape", f"{hop.heads * hop.head_dim} and {matching_dimension(hop)}")
 
 
 @check("sec:experiments/vocabulary")
@@ -91,8 +67,7 @@ def vocabulary(run: Run) -> Iterator[Instance | Figure]:
         solved = (m - 2 * d * sum(H**t for t in range(1, L + 1))) // H**L
         tried = [width for width in range(1, 200) if paper_dimension(Shape(H, L, d, width)) == m]
         found = agree({"solved": [solved], "tried": tried})
-        yield Figure(task, solved)
-        yield Instance(task, found.value == [row["vocabulary"]], f"d_in = {solved}", routes=found.routes)
+        yield found.at(task, f"d_in = {solved}", holds=found.value == [row["vocabulary"]])
 
 
 # --- accuracies ----------------------------------------------------------------------------------------------------
@@ -113,12 +88,11 @@ def consistently(run: Run) -> Iterator[Instance | Figure]:
 @check("sec:experiments/guessing")
 def guessing(run: Run) -> Iterator[Instance | Figure]:
     """The attention-only cells of the fixed hosts against the guessing level; every other cell below it, listed."""
-    below = []
     for task in HOPS:
-        for variant, row in paper.ABLATIONS[task].items():
-            below += [f"{task}, {variant}: {cell}" for cell in row if cell < paper.GUESSING]
         for name, cell in zip(KINDS, paper.ABLATIONS[task]["attention-only"], strict=False):
             yield Instance(f"{task}, {name}", paper.GUESSING < cell < FAR_FROM_OPTIMAL, f"{cell} %")
+    rows = [(task, variant, row) for task in HOPS for variant, row in paper.ABLATIONS[task].items()]
+    below = [f"{task}, {variant}: {cell}" for task, variant, row in rows for cell in row if cell < paper.GUESSING]
     yield Figure("cells below", "; ".join(below))
 
 
@@ -137,9 +111,8 @@ def random_with_residual(run: Run) -> Iterator[Instance | Figure]:
     low, high = paper.RANDOM_RANGE
     for task, cell in cells.items():
         yield Instance(task, low <= cell <= high, f"{cell}")
-    yield Instance("ends of the range", (min(cells.values()), max(cells.values())) == (low, high))
-    yield Figure("least", min(cells.values()))
-    yield Figure("greatest", max(cells.values()))
+    ends = min(cells.values()), max(cells.values())
+    yield Instance("ends of the range", ends == (low, high), f"{ends[0]} to {ends[1]}")
 
 
 @check("sec:experiments/parentheses-robust")
@@ -154,18 +127,15 @@ def parentheses_robust(run: Run) -> Iterator[Instance | Figure]:
 @check("sec:experiments/normalisation-helps")
 def normalisation_helps(run: Run) -> Iterator[Instance | Figure]:
     """Attention-only against residual and LN."""
-    rises = []
     for task in HOPS:
         table = paper.ABLATIONS[task]
         for name, before, after in zip(KINDS, table["attention-only"], table["residual and LN"], strict=False):
-            rises.append(round(after - before, 1))
-            yield Instance(f"{task}, {name}", rises[-1] > 0, f"rises by {rises[-1]}")
-    yield Figure("least rise", min(rises))
+            yield Instance(f"{task}, {name}", after > before, f"rises by {after - before:.1f}")
 
 
 @check("sec:experiments/more-depth")
 def more_depth(run: Run) -> Iterator[Instance | Figure]:
-    """Each task against the next deeper one, by both measures."""
+    """Each task against the next deeper one: the accuracy, and what the fully trained model is ahead."""
     for column, kind in enumerate(KINDS):
         cells = {task: paper.SUMMARY_ATTENTION_ONLY[task][column] for task in HOPS}
         missing = {task: round(paper.SUMMARY_ATTENTION_ONLY[task][-1] - cell, 1) for task, cell in cells.items()}
@@ -174,8 +144,6 @@ def more_depth(run: Run) -> Iterator[Instance | Figure]:
                 lower, farther = cells[deeper] < cells[task], missing[deeper] > missing[task]
                 detail = f"{cells[task]} to {cells[deeper]}, missing {missing[task]} to {missing[deeper]}"
                 yield Instance(f"{kind}, {task} to {deeper}", lower if lower == farther else None, detail)
-        yield Figure(f"{kind}, attention-only", ", ".join(map(str, cells.values())))
-        yield Figure(f"{kind}, missing of the fully trained", ", ".join(map(str, missing.values())))
 
 
 @check("sec:experiments/frozen-mlp")
@@ -186,7 +154,6 @@ def frozen_mlp(run: Run) -> Iterator[Instance | Figure]:
         before, after, without = (table[name][column] for name in ("residual and LN", "MLP and LN", "MLP"))
         kept, gained = before - after <= TOLERANCE, after - without > 0
         yield Instance(kind, kept if kept == gained else None, f"{before} to {after}; beside MLPs {without} to {after}")
-    yield Figure("points that the random host loses", round(table["residual and LN"][1] - table["MLP and LN"][1], 1))
 
 
 # --- tasks and training ----------------------------------------------------------------------------------------------
@@ -209,7 +176,6 @@ def lengths(run: Run) -> Iterator[Instance | Figure]:
     """60 as twice a number of pairs."""
     half, odd = divmod(paper.MOST_PARENTHESES, 2)
     yield Instance("parentheses", odd == 0, f"2 · {half}")
-    yield Figure("max_len", half)
 
 
 @check("sec:experiments/initialisation")
@@ -229,11 +195,8 @@ def linear_bound_squared(inputs: int) -> Fraction:
 def two_hop_example(run: Run) -> Iterator[Instance | Figure]:
     """The hops by following positions, and by the appendix's rewriting of whole strings."""
     text = paper.TWO_HOP_INPUT
-    for hops in (1, 2):
-        found = agree({"positions": _hop(text, hops), "strings": _hop_strings(text, hops)[-1]})
-        yield Figure(f"{hops}-hop", found.value)
-        if hops == 2:
-            yield Instance(text, found.value == paper.TWO_HOP_OUTPUT, f"output {found.value}", routes=found.routes)
+    found = agree({"positions": _hop(text, 2), "strings": _hop_strings(text, 2)[-1]})
+    yield found.at(text, f"output {found}", holds=found.value == paper.TWO_HOP_OUTPUT)
 
 
 def _hop(text: str, hops: int) -> str:
@@ -266,5 +229,4 @@ def neighbours(run: Run) -> Iterator[Instance | Figure]:
     runs = "".join(f"{a} " if a != b else a for a, b in pairwise(text)) + text[-1]
     positions = [text[i : i + 2] for i in range(len(text) - 1) if text[i] == text[i + 1]]
     equal = agree({"positions": positions, "runs": [run for run in runs.split() if len(run) > 1]})
-    yield Instance(text, bool(equal.value), ", ".join(equal.value), routes=equal.routes)
-    yield Figure("equal neighbours", len(equal.value))
+    yield equal.at(text, ", ".join(equal.value))

@@ -213,7 +213,7 @@ def effective_head_dimension(run: Run) -> Iterator[Instance | Figure]:
         narrow = Target(inner, logits, identity, values, identity)
         found = agree(
             {
-                "plain Fractions": plain.run_target(target, x) == plain.run_target(narrow, x),
+                "plain Fractions": plain.forward(target, x) == plain.forward(narrow, x),
                 "systems": bool((target.forward(array(x), kernel) == narrow.forward(array(x), kernel)).all()),
             }
         )

@@ -50,7 +50,7 @@ def isolating_targets(run: Run) -> Iterator[Instance | Figure]:
         }
         targets = {column: isolating_target(shape, column) for column in range(M)}
         own = sum(dense(w_all(target)).tolist() == unit[column] for column, target in targets.items())
-        slow = sum(plain.w_all(target) == unit[column] for column, target in targets.items())
+        slow = sum(plain.equations(target) == unit[column] for column, target in targets.items())
         both = agree({"matching": own, "plain integers": slow})
         yield Instance(shape, both.value == M, f"{both.value} of {M} columns", routes=both.routes)
         if label(shape) == "(2,2,1,2)":
@@ -69,7 +69,7 @@ def decision_full_rank(run: Run) -> Iterator[Instance | Figure]:
         solved = agree(
             {
                 "plain Fractions": E is not None
-                and plain.multiply(plain.rows(E), plain.r_all(host)) == plain.w_all(target),
+                and plain.multiply(plain.rows(E), plain.equations(host)) == plain.equations(target),
                 "matching": E is not None and bool((dense(E) @ dense(r_all(host)) == dense(w_all(target))).all()),
             }
         )
@@ -89,7 +89,9 @@ def decision_deficient(run: Run) -> Iterator[Instance | Figure]:
             column = max(range(M), key=lambda j: abs(z[j]))
             target = isolating_target(shape, column)
             unsolvable = rational.solve_left(matrix, dense(w_all(target))) is None
-            ours, theirs = (plain.multiply(rows, [[v] for v in z]) for rows in (plain.r_all(host), plain.w_all(target)))
+            ours, theirs = (
+                plain.multiply(rows, [[v] for v in z]) for rows in (plain.equations(host), plain.equations(target))
+            )
             both = agree({"FLINT": unsolvable, "plain integers": any(map(any, theirs)) and not any(map(any, ours))})
             yield Instance(shape, both.value, f"column {column}", routes=both.routes, m=host.m)
 
@@ -210,7 +212,7 @@ def _equal_logits(host: Universal, target: Target) -> Agreed:
                 q, k = slice(i * d, (i + 1) * d), slice((S + j) * d, (S + j + 1) * d)
                 own &= bool((left[:, q] @ left[:, k].T == right[:, q] @ right[:, k].T).all())
                 query, key = (plain.product([E, plain.routed(host, x), m]) for x, m in ((w, maps.query), (v, maps.key)))
-                wanted = [plain.product([plain.form(target, x), m]) for x, m in ((w, parts[0]), (v, parts[1]))]
+                wanted = [plain.product([plain.routed(target, x), m]) for x, m in ((w, parts[0]), (v, parts[1]))]
                 theirs = plain.multiply(wanted[0], plain.transpose(wanted[1]))
                 slow &= plain.multiply(query, plain.transpose(key)) == theirs
         start += len(prefixes) * shape.heads

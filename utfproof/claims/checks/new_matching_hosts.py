@@ -84,7 +84,9 @@ def closed_form(run: Run) -> Iterator[Instance | Figure]:
         for name in REPAIRED:
             host = build_host(name, shape)
             found = embed(host, target)
-            columns = sorted(map(tuple, dense(found.E).T.tolist())) == sorted(zip(*plain.w_all(target), strict=True))
+            columns = sorted(map(tuple, dense(found.E).T.tolist())) == sorted(
+                zip(*plain.equations(target), strict=True)
+            )
             solved = matched(host, target)
             holds = columns and solved.value and found.method == "closed form"
             yield Instance(f"{name} at {label(shape)}", holds, found.method, routes=solved.routes)

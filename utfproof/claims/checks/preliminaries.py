@@ -3,14 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 
 from utfproof.attention import RationalAttention, softmax
 from utfproof.claims import plain
-from utfproof.claims.claim import Agreed, Figure, Instance, Run, agree, check, same
-from utfproof.claims.decisions import decided, exact_emulation, matched, rank_of_matrix, small_input, symbolic
-from utfproof.claims.hosts import small_embedding, small_host
+from utfproof.claims.claim import Agreed, Figure, Instance, Run, agree, check, each
+from utfproof.claims.decisions import (
+    decided,
+    exact_emulation,
+    matched,
+    outputs,
+    rank_of_matrix,
+    small_input,
+    symbolic,
+)
+from utfproof.claims.linear import integer_host
+from utfproof.claims.small_models import drawn
 from utfproof.constructions import build_host
 from utfproof.constructions.random import integer_target
 from utfproof.ground.generator import integer_matrix
@@ -18,8 +28,8 @@ from utfproof.matching import embed, isolating_target, r_all
 from utfproof.shapes import Shape, matching_dimension
 from utfproof.systems import Universal
 
-SMALL = ((1, 1, 1, 1), (2, 1, 1, 2), (2, 2, 1, 2))
-"""Anchors of the forward passes."""
+CONTEXTS = (1, 2, 3)
+KERNEL = RationalAttention()
 
 
 @check("def:softmax")
@@ -34,16 +44,13 @@ def row_softmax(run: Run) -> Iterator[Instance | Figure]:
             mask = np.tril(np.ones((n, n), dtype=bool))
             rounded, exact = [], []
             for visible in (None, mask):
-                found = softmax(logits, visible)
+                rounded += softmax(logits, visible).reshape(-1).tolist()
                 for i in range(n):
-                    seen = range(n if visible is None else i + 1)
-                    powers = [flint.arb(float(logits[i, j])).exp() for j in seen]
+                    powers = [flint.arb(float(v)).exp() for v in logits[i, : n if visible is None else i + 1]]
                     total = sum(powers, flint.arb(0))
-                    for j in range(n):
-                        rounded.append(float(found[i, j]))
-                        exact.append(float((powers[j] / total).mid()) if j in seen else 0.0)
+                    exact += [float((power / total).mid()) for power in powers] + [0.0] * (n - len(powers))
             both = _nearly({"NumPy": rounded, "FLINT balls": exact})
-            yield Instance(f"n = {n}", both.value < 2e-15, f"relative error {both.value:.1e}", routes=both.routes)
+            yield both.at(f"n = {n}", f"relative error {both.value:.1e}", holds=both.value < 2e-15)
     finally:
         flint.ctx.prec = bits
 
@@ -55,48 +62,30 @@ def _nearly(routes: Mapping[str, Sequence[float]]) -> Agreed:
     return Agreed(float(np.max(errors)), tuple(routes))
 
 
-@check("def:transformer")
-def transformer(run: Run) -> Iterator[Instance | Figure]:
+@each("def:transformer")
+def transformer(shape: Shape) -> Iterator[Instance]:
     """Target.forward over object arrays against the definition in Fractions."""
-    for shape in run.shapes(anchors=SMALL, largest=44):
-        target, holds = integer_target(shape), True
-        for n in (1, 2, 3):
-            x = small_input(shape, n)
-            found = plain.rows(target.forward(np.array(x, dtype=object), RationalAttention()))
-            both = same({"systems": found, "plain Fractions": plain.run_target(target, x)})
-            holds &= both.value and len(found) == n and len(found[0]) == shape.d_in
-        yield Instance(shape, holds, "n = 1, 2, 3", routes=both.routes)
+    found = [outputs(integer_target(shape), small_input(shape, n), kernel=KERNEL) for n in CONTEXTS]
+    sizes = [(len(y.value), len(y.value[0])) for y in found]
+    yield found[0].at(shape, "n = 1, 2, 3", holds=sizes == [(n, shape.d_in) for n in CONTEXTS])
 
 
-@check("def:utf-model")
-def model(run: Run) -> Iterator[Instance | Figure]:
+@each("def:utf-model")
+def model(shape: Shape) -> Iterator[Instance]:
     """Universal.forward over object arrays and index maps against the definition in Fractions."""
-    for shape in run.shapes(anchors=SMALL, largest=30):
-        for host in (small_host(shape, 2, tied=False), build_host("sparse", shape)):
-            E, holds = small_embedding(shape, host.m), True
-            for n in (1, 2, 3):
-                x = small_input(shape, n)
-                found = plain.rows(host.forward(np.array(x, dtype=object), E, RationalAttention()))
-                both = same({"systems": found, "plain Fractions": plain.run_host(host, E, x)})
-                holds &= both.value
-            yield Instance(shape, holds, host.construction or "dense integers", routes=both.routes, m=host.m)
+    for host in (integer_host(shape, 2), build_host("sparse", shape)):
+        E = drawn(2, shape.d_in, host.m)
+        found = [outputs(host, small_input(shape, n), E, kernel=KERNEL) for n in CONTEXTS]
+        yield found[0].at(shape, host.construction or "dense integers", holds=all(map(bool, found)), m=host.m)
 
 
-@check("def:universal-transformer")
-def definition(run: Run) -> Iterator[Instance | Figure]:
+@each("def:universal-transformer")
+def definition(shape: Shape) -> Iterator[Instance]:
     """Certificates for the prefix tree; a host of zeros against a target that is not zero."""
-    for shape in run.shapes(anchors=SMALL, largest=60):
-        yield decided("sparse", shape)
-        target = isolating_target(shape, matching_dimension(shape) - 1)
-        x = [[1] * shape.d_in, [2] * shape.d_in]
-        wanted = agree(
-            {
-                "systems": plain.rows(target.forward(np.array(x, dtype=object), RationalAttention())),
-                "plain Fractions": plain.run_target(target, x),
-            }
-        )
-        missed = any(any(row) for row in wanted.value)
-        yield Instance(shape, missed, "not universal: zeros give 0, this target does not", routes=wanted.routes)
+    yield decided("sparse", shape)
+    target = isolating_target(shape, matching_dimension(shape) - 1)
+    wanted = outputs(target, [[1] * shape.d_in, [2] * shape.d_in], kernel=KERNEL)
+    yield wanted.at(shape, "not universal: zeros give 0, this target does not", holds=any(map(any, wanted.value)))
 
 
 @check("def:universal-transformer/uniform-in-n")
@@ -104,64 +93,42 @@ def uniform(run: Run) -> Iterator[Instance | Figure]:
     """Exact outputs at n = 1 ... 6 for an E that is computed once; the emulation lemma as words."""
     from utfproof.exact.symbolic import equal_output
 
-    for shape in run.shapes(anchors=SMALL, largest=14):
-        holds = exact_emulation(build_host("sparse", shape), integer_target(shape), (1, 2, 3, 6))
-        yield Instance(shape, holds.value, "n = 1, 2, 3, 6", routes=holds.routes)
+    for shape in run.shapes():
+        found = exact_emulation(build_host("sparse", shape), integer_target(shape), (1, 2, 3, 6))
+        yield found.at(shape, "n = 1, 2, 3, 6")
     for heads, layers in ((1, 2), (2, 2)):
         yield symbolic(f"H = {heads}, L = {layers}, every n", equal_output(heads, layers))
 
 
-@check("sec:preliminaries/description")
-def description(run: Run) -> Iterator[Instance | Figure]:
+@each("sec:preliminaries/description")
+def description(shape: Shape) -> Iterator[Instance]:
     """A rank certificate with m = M; two targets, two embeddings, both matched by the same host."""
-    for shape in run.shapes(anchors=SMALL, largest=30):
-        unique = decided("sparse", shape)
-        assert unique.m is not None
-        yield Instance(
-            shape,
-            unique.holds is True and unique.m == matching_dimension(shape),
-            unique.detail,
-            unique.certificate,
-            m=unique.m,
-        )
-        host = build_host("sparse", shape)
-        targets = integer_target(shape, 0), integer_target(shape, 1)
-        both = [matched(host, target) for target in targets]
-        first, second = (plain.rows(embed(host, target).E) for target in targets)
-        apart = agree({"E": first != second, "W_all": plain.w_all(targets[0]) != plain.w_all(targets[1])})
-        yield Instance(shape, all(both) and bool(apart), "two targets, two embeddings", routes=both[0].routes)
+    unique = decided("sparse", shape)
+    yield replace(unique, holds=unique.holds is True and unique.m == matching_dimension(shape))
+    host, targets = build_host("sparse", shape), [integer_target(shape, seed) for seed in (0, 1)]
+    both = [matched(host, target) for target in targets]
+    first, second = (plain.rows(embed(host, target).E) for target in targets)
+    apart = agree({"E": first != second, "W_all": plain.equations(targets[0]) != plain.equations(targets[1])})
+    yield both[0].at(shape, "two targets, two embeddings", holds=all(both) and bool(apart))
 
 
-@check("def:utf-model/not-in-its-own-class")
-def own_class(run: Run) -> Iterator[Instance | Figure]:
+@each("def:utf-model/not-in-its-own-class")
+def own_class(shape: Shape) -> Iterator[Instance]:
     """The rank of the prefix tree's first R_V by FLINT and plain integers, and by the count."""
-    anchors = [(1, 1, 1, 2), (2, 2, 2, 3)]
-    for shape in run.shapes(lambda s: s.layers > 1 or s.d_in > s.head_dim, anchors=anchors, largest=44):
-        host = build_host("sparse", shape)
-        rank = rank_of_matrix(host.maps(0, 0).value[0])
-        kept = (matching_dimension(shape) - 2 * shape.head_dim * shape.heads) // shape.heads
-        holds = rank.value == kept and kept > shape.head_dim
-        yield Instance(shape, holds, f"rank {rank.value}, d = {shape.head_dim}", routes=rank.routes, m=host.m)
-        if shape == Shape(2, 2, 2, 3):
-            yield Figure("rank of R_V^{1,1} at (2,2,2,3)", rank.value)
+    host = build_host("sparse", shape)
+    rank = rank_of_matrix(host.maps(0, 0).value[0])
+    kept = (matching_dimension(shape) - 2 * shape.head_dim * shape.heads) // shape.heads
+    holds = rank.value == kept and kept > shape.head_dim
+    yield rank.at(shape, f"rank {rank}, d = {shape.head_dim}", holds=holds, m=host.m)
 
 
-@check("def:looped-utf")
-def looped(run: Run) -> Iterator[Instance | Figure]:
+@each("def:looped-utf")
+def looped(shape: Shape) -> Iterator[Instance]:
     """Looped against repeated layers: forward passes and R_all."""
-    for shape in run.shapes(anchors=SMALL, largest=30):
-        host = small_host(shape, 2, tied=True)
-        L = shape.layers
-        repeated = Universal(shape, 2, [host.R_Q] * L, [host.R_K] * L, [host.R_V] * L, host.U)
-        E, holds = small_embedding(shape, 2), True
-        for n in (1, 2, 3):
-            x = small_input(shape, n)
-            array = np.array(x, dtype=object)
-            outputs = {
-                "systems": plain.rows(host.forward(array, E, RationalAttention())),
-                "plain Fractions": plain.run_host(host, E, x),
-            }
-            holds &= agree(outputs).value == plain.rows(repeated.forward(array, E, RationalAttention()))
-        same = agree({"systems": plain.rows(r_all(host)), "plain Fractions": plain.r_all(host)})
-        holds &= same.value == plain.rows(r_all(repeated))
-        yield Instance(shape, holds, "outputs and R_all", routes=same.routes, m=2)
+    host, L = integer_host(shape, 2, tied=True), shape.layers
+    repeated = Universal(shape, 2, [host.R_Q] * L, [host.R_K] * L, [host.R_V] * L, host.U)
+    E, inputs = drawn(2, shape.d_in, 2), [small_input(shape, n) for n in CONTEXTS]
+    ours, theirs = ([outputs(one, x, E, kernel=KERNEL) for x in inputs] for one in (host, repeated))
+    columns = agree({"systems": plain.rows(r_all(host)), "plain Fractions": plain.equations(host)})
+    holds = ours == theirs and columns.value == plain.rows(r_all(repeated))
+    yield columns.at(shape, "outputs and R_all", holds=holds, m=2)
