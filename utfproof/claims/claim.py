@@ -294,8 +294,11 @@ def read(entry: Mapping[str, Any], section: str, check: Check) -> Claim:
     """A claim from its entry in a section's TOML file. ValueError names the claim and what is wrong with its record."""
     name = str(entry.get("id", "without an id"))
     prefix = name.partition(":")[0]
-    fields = {key: value for key, value in entry.items() if key not in ("notion", "hosts", "free", "attention")}
+    scope = ("notion", "hosts", "free", "attention")
+    fields = {key: value for key, value in entry.items() if key not in scope}
     try:
+        if unknown := sorted(set(fields) - set(Claim.__dataclass_fields__)):
+            raise ValueError(f"unknown keys {', '.join(unknown)}")
         evidence = tuple(Evidence[kind.upper()] for kind in entry["evidence"])
         if ("proof" in entry) != (Evidence.WRITTEN in evidence):
             raise ValueError("evidence 'written' and a proof page belong together")
@@ -311,7 +314,7 @@ def read(entry: Mapping[str, Any], section: str, check: Check) -> Claim:
         fields["theorems"] = tuple(entry.get("theorems", ()))
         fields["proof"] = f"docs/proofs/{entry['proof']}.md" if "proof" in entry else None
         return Claim(**fields, section=section, about=_scope(entry), check=check)
-    except (KeyError, TypeError, ValueError) as error:
+    except (KeyError, ValueError) as error:
         raise ValueError(f"claim {name}: {error}") from error
 
 

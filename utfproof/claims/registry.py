@@ -10,7 +10,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from utfproof.claims import checks
-from utfproof.claims.claim import CHECKS, Claim, check, read
+from utfproof.claims.claim import CHECKS, Claim, read
 from utfproof.claims.decisions import certified
 from utfproof.errors import MalformedInput, choose
 
@@ -46,11 +46,10 @@ def all_claims() -> dict[str, Claim]:
         for entry in section["claim"]:
             if entry["id"] in found:
                 raise ValueError(f"claim {entry['id']} is registered twice")
-            if "certify" in entry:
-                check(entry["id"])(certified(entry.pop("certify")))
-            if entry["id"] not in CHECKS:
-                raise ValueError(f"claim {entry['id']} has neither `certify` nor a check in utfproof/claims/checks")
-            found[entry["id"]] = read(entry, section["title"], CHECKS[entry["id"]])
+            if ("certify" in entry) == (entry["id"] in CHECKS):
+                raise ValueError(f"claim {entry['id']} needs `certify` or a check in utfproof/claims/checks, not both")
+            check = certified(entry.pop("certify")) if "certify" in entry else CHECKS[entry["id"]]
+            found[entry["id"]] = read(entry, section["title"], check)
     if extra := sorted(set(CHECKS) - set(found)):
         raise ValueError(f"checks without a claim: {', '.join(extra)}")
     return found
