@@ -142,9 +142,8 @@ def test_every_side_has_a_certificate_that_two_checkers_accept(heads, layers, d,
 
 
 def proved_only(side):
-    """Its E has roots of polynomials, powers on a vector, or half of a value form in it: no certificate writes these."""
-    by_proof = ("products of readers", "corrected products", "krylov", "split-layer")
-    return side.status == PROVED and side.bound.name in by_proof
+    """By a bound whose record rests on a written proof, such as roots of polynomials, which no certificate writes."""
+    return side.status == PROVED and side.bound.evidence == PROVED
 
 
 @pytest.mark.full
