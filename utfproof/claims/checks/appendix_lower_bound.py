@@ -20,7 +20,7 @@ from utfproof.constructions.random import integer_target
 from utfproof.constructions.shared_attention import counting_dimension
 from utfproof.ground.notions import Hosts, Notion, Scope, Targets
 from utfproof.shapes import Shape, head_words
-from utfproof.systems import GivenAttention, SharedAttentionUniversal
+from utfproof.systems import GivenAttention, SharedAttentionUniversal, prefix_products
 
 
 def _values(shape: Shape, m: int, tied: bool) -> Iterator[np.ndarray]:
@@ -136,12 +136,13 @@ def two_tokens(run: Run) -> Iterator[Instance | Figure]:
         found = _difference(shape, m, [[1], [0]])
         grid, attention = value_grid(shape, m, 5), stochastic_grid(shape, 2, 9)
         E, U, total = drawn(7, 1, m), drawn(8, m, 1), Fraction(0)
-        for word in plain.words(shape.heads, shape.layers):
+        products = prefix_products(target, shape.layers)
+        for product, word in zip(products, plain.words(shape.heads, shape.layers), strict=True):
             mixed, routed = plain.identity(2), E
             for layer, head in enumerate(word):
                 mixed = plain.multiply(attention[layer][head], mixed)
                 routed = plain.multiply(routed, grid[layer][head])
-            total += mixed[0][0] * (plain.routed(target, word)[0][0] - plain.multiply(routed, U)[0][0])
+            total += mixed[0][0] * (int(product[0, 0]) - plain.multiply(routed, U)[0][0])
         yield found.at(shape, f"first row {total}", holds=found.value[0][0] == total)
 
 

@@ -100,7 +100,8 @@ def strictly_stronger(shape: Shape) -> Iterator[Instance]:
 def attention_matching(shape: Shape) -> Iterator[Instance]:
     """No host at m = d_in H^L, which is at least H^{L/2}; the dimension of the logit forms that it would have to hold."""
     m, root = shape.d_in * shape.leaves, least_square_root(shape.leaves)
-    yield below(shape, m, Notion.ATTENTION_MATCHING, detail=f"m > {m} ≥ {root}", holds=m >= root)
+    detail = f"m ≥ {attention_matching_bound(shape)} > {m} ≥ {root}"
+    yield below(shape, m, Notion.ATTENTION_MATCHING, detail=detail, holds=m >= root)
     if matching_dimension(shape) <= 16:
         rank = generic_form_rank(shape)
         yield rank.at(shape, f"logit forms: {rank}", holds=rank.value == logit_form_dimension(shape))
