@@ -190,7 +190,7 @@ def embed(
     attention: Annotated[
         str | None, option("Models: softmax, causal, window:W, joined by '+'; causal by default.", advanced=True)
     ] = None,
-    config: Annotated[Path | None, option("Models: the configuration (.json).")] = None,
+    config: Annotated[Path | None, option("Models: the configuration (.json).", advanced=True)] = None,
     reference: Annotated[
         Path | None,
         option(
@@ -199,11 +199,11 @@ def embed(
         ),
     ] = None,
     module: Annotated[str | None, option("Models: package.module:factory, called with TARGET's path.")] = None,
-    tokens: Annotated[
-        str | None, option("--module: only the first layer's attention, on these token ids (1,2,5..9).")
-    ] = None,
+    tokens: Annotated[str | None, option("--module: only layer 0's attention, on these ids (1,2,5..9).")] = None,
     positions: Annotated[int | None, option("--tokens: at most so many positions.", check=positive_integer)] = None,
-    upto: Annotated[str | None, option("--tokens: the submodule whose output is meant; the first attention's.")] = None,
+    upto: Annotated[
+        str | None, option("--tokens: submodule whose output is meant; the first attention's.", advanced=True)
+    ] = None,
     inputs: Annotated[
         Path | None, option("Models: compare on these sequences, integers `tokens` [sequences, n].", advanced=True)
     ] = None,
@@ -212,7 +212,8 @@ def embed(
         option("Models: random sequences to compare on; 16 by default.", check=positive_integer, advanced=True),
     ] = None,
     tolerance: Annotated[
-        float | None, option("Models: largest relative difference of outputs; 1e-8 by default.", check=amount)
+        float | None,
+        option("Models: largest relative difference of outputs; 1e-8 by default.", check=amount, advanced=True),
     ] = None,
     plus_constant: Annotated[
         bool,
