@@ -116,7 +116,7 @@ def house_map() -> str:
 
 
 @lru_cache
-def depth_picture() -> str:
+def gated_picture() -> str:
     """m against L at (2, L, 1, 2): the paper's dimension, the least without MLPs, and with gated ones; as SVG."""
     constructions = importlib.import_module("utfproof.constructions")
     plots, shapes = (importlib.import_module(f"utfproof.{name}") for name in ("ground.plots", "shapes"))
@@ -136,8 +136,8 @@ def depth_picture() -> str:
     axes.grid(alpha=0.3)
     axes.legend(fontsize="small")
     with tempfile.TemporaryDirectory() as folder:
-        plots.write_figure(figure, Path(folder) / "depth.svg")
-        return (Path(folder) / "depth.svg").read_text(encoding="utf-8")
+        plots.write_figure(figure, Path(folder) / "gated.svg")
+        return (Path(folder) / "gated.svg").read_text(encoding="utf-8")
 
 
 @lru_cache
@@ -160,7 +160,7 @@ CHARTS = {
 }
 PICTURES: dict[str, Callable[[], str]] = {
     "house": house_map,
-    "depth": depth_picture,
+    "gated": gated_picture,
     **{name: partial(training_chart, name) for name in CHARTS},
 }
 """Pictures that are drawn when the site is built, by name."""
@@ -203,15 +203,8 @@ def host_table() -> str:
         sizes = [str(entry.least_m(shape)) if entry.defined(shape) else "–" for shape in shapes]
         return (f"`{entry.name}`", entry.summary, kind, serves, entry.targets, *sizes)
 
-    names = (
-        "construction",
-        "what it is",
-        "weights",
-        "serves, by",
-        "targets",
-        "m at (2, 2, 28, 30)",
-        "m at (3, 3, 2, 2)",
-    )
+    sizes = [f"m at ({s.heads}, {s.layers}, {s.head_dim}, {s.d_in})" for s in shapes]
+    names = ("construction", "what it is", "weights", "serves, by", "targets", *sizes)
     return markdown_table(names, map(row, constructions.values()))
 
 
@@ -239,7 +232,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "hosts": host_table,
     "charts": lambda: "\n\n".join(f"![{words}](pictures/{name}.svg)" for name, words in CHARTS.items()),
     "house": lambda: "![Rooms and their imports](pictures/house.svg)",
-    "depth": lambda: "![m against L: the paper, least without MLPs, with gated MLPs](pictures/depth.svg)",
+    "gated": lambda: "![m against L: the paper, least without MLPs, with gated MLPs](pictures/gated.svg)",
 }
 """What `<!-- table: NAME -->` in a page stands for."""
 
@@ -305,7 +298,8 @@ def inlined(html: str) -> str:
     def picture(found: re.Match[str]) -> str:
         path = ROOT / "docs" / "pictures" / found[3]
         content = path.read_text(encoding="utf-8") if path.exists() else PICTURES[path.stem]()
-        return re.sub(r"<style>.*?</style>", "", content, count=1, flags=re.DOTALL).strip()
+        drawn = content[content.index("<svg") :]  # without the head of a file of its own
+        return re.sub(r"<style>.*?</style>", "", drawn, count=1, flags=re.DOTALL).strip()
 
     return PICTURE.sub(picture, html)
 
