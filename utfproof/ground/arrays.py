@@ -127,7 +127,9 @@ def require_device(device: str) -> Any:
     except (RuntimeError, AssertionError, NotImplementedError, TypeError) as error:
         reason = str(error).splitlines()[0]
         if device.startswith("cuda") and not torch.backends.cuda.is_built():
-            reason = f"PyTorch {torch.__version__} is built for CPUs: pytorch.org/get-started lists the command for a GPU"
+            reason = (
+                f"PyTorch {torch.__version__} is built for CPUs: pytorch.org/get-started lists the command for a GPU"
+            )
         raise MalformedInput(f"device {device!r} is not available here ({reason}); use --device cpu") from error
     return torch
 
