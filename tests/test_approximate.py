@@ -1,17 +1,29 @@
 """docs/proofs/approximate.md: what hosts that are nearly right need."""
 
 import itertools
+import math
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from utfproof.claims.checks.new_approximate import signs
 from utfproof.frontiers.interval import interval
 from utfproof.frontiers.questions import ALL, ALMOST_ALL, ANY, TIED, UNTIED, Question
+from utfproof.ground.arrays import exact
 from utfproof.ground.notions import Notion
 from utfproof.shapes import Shape, matching_dimension
-from utfproof.systems import prefix_products
+from utfproof.systems import Target, prefix_products
+
+
+def signs(shape):
+    """Every target whose W_V and W_O hold +1 and -1 (and whose W_Q and W_K are 0)."""
+    L, H, b, d = shape.layers, shape.heads, shape.d_in, shape.head_dim
+    sizes = [(L, H, b, d), (L, H, d, b)]
+    zero = np.zeros(sizes[0], dtype=object)
+    for entries in itertools.product((1, -1), repeat=sum(map(math.prod, sizes))):
+        drawn = exact(np.array(entries))
+        W_V, W_O = (part.reshape(size) for part, size in zip(np.split(drawn, 2), sizes, strict=True))
+        yield Target(shape, zero, zero, W_V, W_O)
 
 
 def tables(shape):

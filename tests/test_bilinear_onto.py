@@ -5,11 +5,34 @@ import itertools
 import numpy as np
 import pytest
 
-from utfproof.claims.checks.new_bilinear import corrected_matrices, corrected_product
 from utfproof.frontiers.interval import interval
 from utfproof.frontiers.questions import ALL, BOTH, Question
 from utfproof.ground.notions import Notion
 from utfproof.shapes import Shape
+
+
+def corrected_product(i):
+    """(4e, [the points of l, those of l']): the form of degree 4i, leading coefficient first, that corrects products of forms
+    of degree 2i, and the points at which u and p are evaluated."""
+    e = np.array([4, -4 * i, -(2 * i + 1)], dtype=object)  # (2x + 1)(2x - 2i - 1)
+    for k in range(1, 2 * i):
+        e = np.convolve(e, np.array([1, 0, k * k], dtype=object))
+    return e, [list(range(i + 1)), list(range(i + 1, 2 * i + 2))]
+
+
+def corrected_matrices(heads):
+    """B_h [H, q, q], H = 4i + 3, q = 2i + 2, of ((p, s), (u, t)) -> (4 p u + s t e, s l(u), t l'(p)), e as above."""
+    i, q = (heads - 3) // 4, (heads + 1) // 2
+    e, points = corrected_product(i)
+    found = np.zeros((heads, q, q), dtype=object)
+    for a in range(q - 1):
+        for b in range(q - 1):
+            found[a + b, a, b] = 4
+        found[heads - 2, q - 1, a] = sum(x ** (q - 2 - a) for x in points[0])
+        found[heads - 1, a, q - 1] = sum(x ** (q - 2 - a) for x in points[1])
+    found[: heads - 2, q - 1, q - 1] = e
+    return found
+
 
 FORM, POINTS = corrected_product(1)
 STEPS = np.exp(np.linspace(-14, 9, 500))

@@ -11,7 +11,6 @@ from naive import dense, words
 from utfproof.attention import GivenAttention, RationalAttention
 from utfproof.constructions import build_host, construction
 from utfproof.constructions.residual import embed_residual_tied, embed_residual_tree, moebius, tied_obstruction
-from utfproof.decision.local_test import local_test
 from utfproof.errors import MalformedInput, NotDefined, OutsideClass, ResourceLimit
 from utfproof.exact import gfp, rational
 from utfproof.exact.symbolic.determinant import column_degrees, determinant_degree
@@ -122,7 +121,6 @@ def test_constructions_without_a_residual_variant_say_so(name):
         determinant_degree,
         column_degrees,
         lambda shape: construction("two-sided").shared.host(shape, 4),
-        lambda shape: local_test(build_host("sparse", shape), random_target(shape, np.random.default_rng(0)), None),
     ],
 )
 def test_what_knows_nothing_of_the_stream_refuses_it(call):

@@ -214,7 +214,6 @@ def _uppers() -> Iterator[Bound]:
     yield Bound(
         "corrected products", UPPER, Question(shared, BOTH), lambda s: s.heads ** (s.layers // 2) * (s.heads + 1) // 2,
         lambda s: s.d_in == s.d_out == 1 and s.layers % 2 == 1 and s.heads % 4 == 3 < s.heads, page, None, lambda s: 0, PROVED,
-        claim="new:bilinear/three-mod-four",
     )  # fmt: skip
     yield identity_bound("two-sided-counting", Question(shared, BOTH, TIED), "docs/proofs/frontier.md")
     for host in (TIED, ANY):
@@ -263,7 +262,7 @@ BOUNDS: tuple[Bound, ...] = (
     Bound(
         "one narrow head", LOWER, Question(Notion.FUNCTIONAL, extent=ALMOST_ALL), matching_dimension,
         lambda s: _square(s) and s.heads == s.layers == 1 and s.head_dim < s.d_in, "docs/proofs/approximate.md",
-        None, lambda shape: 1, PROVED, claim="new:one-layer/one-head",
+        None, lambda shape: 1, PROVED,
     ),
     Bound(
         "narrow heads", LOWER, Question(Notion.ATTENTION_MATCHING), matching_dimension,
