@@ -4,8 +4,9 @@ against. The formulas themselves stand in `utfproof.certificates.dimensions`, on
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import reduce
+from math import comb
 from operator import matmul
 from typing import Any
 
@@ -14,11 +15,14 @@ import numpy as np
 from utfproof.certificates.dimensions import ALL_UNTIED, DIMENSION_ROWS, GENERIC_UNTIED, least_square_root
 from utfproof.certificates.identities import identity_certificate
 from utfproof.certificates.lower_bounds import dimension_certificate
-from utfproof.claims.claim import KNOWN, Agreed, Instance
-from utfproof.claims.decisions import dense, rank_of_matrix
+from utfproof.claims.claim import KNOWN, Agreed, Check, Figure, Instance, Run
+from utfproof.claims.decisions import decided, dense, rank_of_matrix
+from utfproof.claims.named import CONDITIONS, DIMENSIONS
 from utfproof.constructions.random import integer_target
+from utfproof.constructions.residual_outputs import query_dimension
+from utfproof.constructions.symmetric_keys import symmetric_dimension
 from utfproof.frontiers.interval import interval
-from utfproof.frontiers.questions import Question
+from utfproof.frontiers.questions import ALMOST_ALL, Question
 from utfproof.ground.notions import BOTH_FREE, Notion
 from utfproof.shapes import Shape, head_words
 from utfproof.systems import Target, prefix_products
@@ -79,28 +83,111 @@ def served(
     return Instance(shape, holds and found.universal and least in (None, m), detail or f"{name} serves", found, m=m)
 
 
-def square(shape: Shape) -> bool:
-    """d = d_in."""
-    return shape.head_dim == shape.d_in
+def functional_bound(shape: Shape) -> int:
+    """What is proved, with a certificate, of every host that serves almost all untied targets functionally."""
+    return interval(shape, Question(Notion.FUNCTIONAL, extent=ALMOST_ALL), certified=True).lower
 
 
-def attained(
-    shapes: Iterable[Shape],
-    least: Callable[[Shape], int],
-    notion: Notion,
-    host: str | None = None,
+def _grouped(shape: Shape) -> int:
+    """The m of new:narrow-heads/host."""
+    H, S, d, g = shape.heads, shape.word_count, shape.head_dim, -(-shape.d_in // shape.head_dim)
+    return shape.d_in * shape.leaves + 2 * d * S - d * (H // g) - d * (H // min(g, H)) * (S - H) // H
+
+
+def _symmetric(shape: Shape) -> int:
+    """The m of new:wide-heads/hosts at two layers."""
+    H, e = shape.heads, min(shape.head_dim, shape.heads)
+    return 2 * H * H + H - e * (e - 1) // 2
+
+
+def _half(shape: Shape) -> int:
+    """H^floor(L/2)."""
+    return int(shape.heads ** (shape.layers // 2))
+
+
+def _monomials(heads: int, degree: int) -> int:
+    """Monomials of this degree in H variables."""
+    return comb(degree + heads - 1, heads - 1)
+
+
+FORMULAS: dict[str, Callable[[Shape], int]] = {
+    **DIMENSIONS,
+    "3": lambda s: 3,
+    "2dL + d_in": lambda s: 2 * s.head_dim * s.layers + s.d_in,
+    "d_in H^L": lambda s: s.d_in * s.leaves,
+    "d_in H^(L/2)": lambda s: s.d_in * _half(s),
+    "root of H^L": lambda s: least_square_root(s.leaves),
+    "root of H^L + 1": lambda s: least_square_root(s.leaves + 1),
+    "d_in (1 + 2S)": lambda s: s.d_in * (1 + 2 * s.word_count),
+    "d_in (S + H^L)": lambda s: s.d_in * (s.word_count + s.leaves),
+    "d_in H^floor(L/2) ceil((H+1)/2)": lambda s: s.d_in * _half(s) * ((s.heads + 2) // 2),
+    "d_in H^floor(L/2) (ceil(H/2) + 1)": lambda s: s.d_in * _half(s) * ((s.heads + 1) // 2 + 1),
+    "C(L+H-1, H-1)": lambda s: _monomials(s.heads, s.layers),
+    "root of C(L+H-1, H-1)": lambda s: least_square_root(_monomials(s.heads, s.layers)),
+    "C(ceil(L/2)+H-1, H-1)": lambda s: _monomials(s.heads, (s.layers + 1) // 2),
+    "2H^2 + H - e(e-1)/2": _symmetric,
+    "symmetric keys": symmetric_dimension,
+    "queries in groups": _grouped,
+    "queries in groups, residual": query_dimension,
+    "side by side": side_by_side_bound,
+    "logit forms": attention_matching_bound,
+    "parameter count": parameter_bound,
+    "functional bound": functional_bound,
+}
+"""Names that records use under `bounds` -> least m that they state."""
+
+
+def shape_at(name: str) -> Shape:
+    """The shape at the end of a figure's name, "... at (H,L,d,d_in)"."""
+    return Shape(*map(int, name.rpartition("(")[2].rstrip(")").split(",")))
+
+
+def bounded(rows: Sequence[Mapping[str, Any]], record: Mapping[str, Any]) -> Check:
+    """The check of a record's `bounds`: its rows at each of the claim's shapes (see `least_at`), for the targets and the notion
+    of the record. A figure of the record is the m of the first row at the shape that its name ends in."""
+    asked = {key: record[key] for key in ("notion", "targets", "free") if key in record}
+    stream = record.get("shapes", {}).get("stream", False)
+
+    def lifted(shape: Shape) -> Shape:
+        return shape.with_residual() if stream else shape
+
+    def check(run: Run) -> Iterator[Instance | Figure]:
+        for shape in run.shapes():
+            for row in rows:
+                yield from least_at(lifted(shape), **{**asked, **row})
+        for name in record.get("figures", ()):
+            yield Figure(name, FORMULAS[rows[0]["m"]](lifted(shape_at(name))))
+
+    return check
+
+
+def least_at(
+    shape: Shape,
     *,
-    targets: str = GENERIC_UNTIED,
+    notion: str,
+    targets: str,
+    m: str,
     free: str | None = None,
-    met: Callable[[Shape], bool] = lambda shape: True,
+    host: str | None = None,
+    more: int = 0,
+    where: Sequence[str] = (),
+    at: Sequence[Sequence[int]] | None = None,
+    every: str = "host",
 ) -> Iterator[Instance]:
-    """At each shape nothing below `least` serves, and the host does at it where the bound is `met`."""
-    for shape in shapes:
-        m = least(shape)
-        if m > 1:
-            yield below(shape, m - 1, notion, targets, free=free)
-        if host is not None and met(shape):
-            yield served(host, shape, least=m)
+    """This construction serves at m dimensions, or without `host`: no host of fewer does. By a certificate either way.
+
+    m: a name of `FORMULAS`. more: dimensions of the host beyond it. where: names of `CONDITIONS`, at: shapes, at which the row
+    applies. every: "tied host" where the bound is about those alone.
+    """
+    entry = [shape.heads, shape.layers, shape.head_dim, shape.d_in]
+    if (at is not None and entry not in at) or not all(CONDITIONS[name](shape) for name in where):
+        return
+    size = FORMULAS[m](shape) + more
+    if host is not None:
+        yield decided(host, shape, size) if notion == Notion.MATCHING else served(host, shape, least=size)
+    elif size > 1:
+        generic = targets.replace("almost all", "generic")
+        yield below(shape, size - 1, Notion(notion), generic, free=free, every=every)
 
 
 def below_root(shape: Shape, every: str = "host") -> Instance:

@@ -8,9 +8,11 @@ import tomllib
 from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
+from typing import Any
 
 from utfproof.claims import checks
-from utfproof.claims.claim import CHECKS, Claim, read
+from utfproof.claims.bounds import bounded
+from utfproof.claims.claim import CHECKS, Check, Claim, read
 from utfproof.claims.decisions import certified
 from utfproof.errors import MalformedInput, choose
 
@@ -46,13 +48,24 @@ def all_claims() -> dict[str, Claim]:
         for entry in section["claim"]:
             if entry["id"] in found:
                 raise ValueError(f"claim {entry['id']} is registered twice")
-            if ("certify" in entry) == (entry["id"] in CHECKS):
-                raise ValueError(f"claim {entry['id']} needs `certify` or a check in utfproof/claims/checks, not both")
-            check = certified(entry.pop("certify")) if "certify" in entry else CHECKS[entry["id"]]
+            check = _check_of(entry)
             found[entry["id"]] = read(entry, section["title"], check)
     if extra := sorted(set(CHECKS) - set(found)):
         raise ValueError(f"checks without a claim: {', '.join(extra)}")
     return found
+
+
+def _check_of(entry: dict[str, Any]) -> Check:
+    """The check of a record, by its rows (which are taken out of it) or by its id."""
+    tables = [key for key in ("certify", "bounds") if key in entry]
+    if len(tables) + (entry["id"] in CHECKS) != 1:
+        raise ValueError(
+            f"claim {entry['id']} needs `certify`, `bounds` or a check in utfproof/claims/checks: one of them"
+        )
+    if not tables:
+        return CHECKS[entry["id"]]
+    rows = entry.pop(tables[0])
+    return certified(rows) if tables == ["certify"] else bounded(rows, entry)
 
 
 def select(names: Sequence[str]) -> list[Claim]:

@@ -8,12 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from utfproof.attention import GivenAttention, RationalAttention
+from utfproof.attention import RationalAttention
 from utfproof.claims import plain
-from utfproof.claims.claim import Agreed, agree
 from utfproof.ground.generator import integer_matrix
 from utfproof.shapes import Shape
-from utfproof.systems import SharedAttentionUniversal, Target, Universal
+from utfproof.systems import SharedAttentionUniversal
 
 Grid = list[list[plain.Rows]]
 """Matrices by layer, then head."""
@@ -127,69 +126,4 @@ LOGIT_MAPS: dict[str, plain.Attention] = {
 # --- two hosts of one layer, below M (docs/proofs/fibre-dimension.md section 3) ------------------------------------
 
 
-def seven_dimension_host() -> Universal:
-    """(2,1,1,2) at m = 7: blocks of two for M^0 and M^1, then keys of both heads, then one query; the query of head 1
-    is that of head 0 plus the first coordinate of the M^0 block."""
-    m = 7
-
-    def column(*ones: int) -> np.ndarray:
-        return array([[int(i in ones)] for i in range(m)])
-
-    def block(start: int) -> np.ndarray:
-        return array([[int(j < 2 and i == start + j) for j in range(m)] for i in range(m)])
-
-    U = array([[int(i == j) for j in range(2)] for i in range(m)])
-    shape = Shape(2, 1, 1, 2)
-    return Universal(shape, m, [[column(6), column(6, 0)]], [[column(4), column(5)]], [[block(0), block(2)]], U)
-
-
-def seven_dimension_embedding(target: Target) -> plain.Rows | None:
-    """E [2, 7] for a target at (2,1,1,2): mu q_1 - lambda q_0 = u, u the first column of M^0. None where q_0, q_1 are
-    dependent or lambda or mu vanishes."""
-    (q0,), (q1,) = (plain.transpose(plain.rows(target.parameters(0, h)[0])) for h in (0, 1))
-    (k0,), (k1,) = (plain.transpose(plain.rows(target.parameters(0, h)[1])) for h in (0, 1))
-    m0, m1 = (plain.product(target.parameters(0, h)[2:]) for h in (0, 1))
-    u = [row[0] for row in m0]
-    determinant = q0[0] * q1[1] - q0[1] * q1[0]
-    if determinant == 0:
-        return None
-    # Cramer's rule for mu q_1 - lambda q_0 = u
-    factor_mu = Fraction(q0[0] * u[1] - q0[1] * u[0], determinant)
-    factor_lambda = Fraction(q1[0] * u[1] - q1[1] * u[0], determinant)
-    if factor_mu == 0 or factor_lambda == 0:
-        return None
-    return [[*m0[i], *m1[i], k0[i] / factor_lambda, k1[i] / factor_mu, factor_lambda * q0[i]] for i in range(2)]
-
-
-def two_dimension_host() -> Universal:
-    """(1,1,1,1) at m = 2: R_Q = e_1, R_K = U = e_2, R_V = I."""
-    first, second = array([[1], [0]]), array([[0], [1]])
-    return Universal(Shape(1, 1, 1, 1), 2, [[first]], [[second]], [[array(plain.identity(2))]], second)
-
-
-def two_dimension_embedding(a: int, b: int) -> plain.Rows:
-    """E [1, 2] for the target with A = a, M = b: (a/b, b), and 0 where b = 0 (the target is zero then)."""
-    return [[Fraction(a, b), b]] if b else [[0, 0]]
-
-
 # --- shared attention: does (E, U) serve this target? --------------------------------------------------------------
-
-MOST_WORDS = 8
-"""Words for which `serves` runs whole forward passes; the equations are checked for all."""
-
-
-def serves(model: SharedAttentionUniversal, E: Any, U: Any, target: Target) -> Agreed:
-    """Whether E R_w U = M_w for every word of length L (plain Fractions, word by word), and whether the package's forward
-    passes agree for the attention matrices I and B of the first words: the two must agree."""
-    shape, grid, words = model.shape, values_of(model), list(plain.words(model.shape.heads, model.shape.layers))
-    exact, stay, move = SharedAttentionUniversal(shape, model.m, array(grid)), plain.identity(2), [[0, 1], [0, 1]]
-    x, e, u = array([range(1, shape.d_in + 1), [0] * shape.d_in]), plain.rows(E), plain.rows(U)
-    slow = own = True
-    for i, word in enumerate(words):
-        routed = plain.product([e, *(grid[layer][head] for layer, head in enumerate(word)), u])
-        slow &= routed == plain.routed(target, word)
-        if i < MOST_WORDS:
-            attention = array([[stay if head == letter else move for head in range(shape.heads)] for letter in word])
-            ours = exact.forward(x, array(e), array(u), attention)
-            own &= bool((ours == target.forward(x, GivenAttention(attention))).all())
-    return agree({"plain Fractions": slow, "systems": own})

@@ -6,14 +6,13 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from utfproof.attention import parse_kernel
-from utfproof.claims import definition, plain
-from utfproof.claims.claim import Figure, Instance, Run, agree, check, label
+from utfproof.claims import plain
+from utfproof.claims.claim import Figure, Instance, Run, check, label
 from utfproof.claims.decisions import exact_emulation
-from utfproof.claims.definition import biased_target, drawn
+from utfproof.claims.definition import drawn
 from utfproof.constructions import build_host, random_target
 from utfproof.constructions.random import integer_target
 from utfproof.emulation.compare import compare
-from utfproof.matching import embed
 from utfproof.shapes import Shape
 from utfproof.systems import Target
 
@@ -57,14 +56,3 @@ def any_width(run: Run) -> Iterator[Instance | Figure]:
         for width in (1, 3, 4):
             equal = exact_emulation(build_host("tied", shape), _wide_target(shape, width), contexts=(2,))
             yield Instance(f"D = {width} at {label(shape)}", equal.value, routes=equal.routes)
-
-
-@check("new:emulation-lemma/biases-need-constants")
-def biases_need_constants(run: Run) -> Iterator[Instance | Figure]:
-    """X = 0 through a target with biases and through the host."""
-    for shape in run.shapes(anchors=SMALLEST, largest=14):
-        target, host = biased_target(shape, shape.d_in, 6), build_host("tied", shape)
-        E, x = embed(host, target.augmented()).E, [[0] * shape.d_in for _ in range(2)]
-        ours, theirs = definition.run(host, x, plain.rows(E)), definition.run(target, x)
-        differ = agree({"outputs": ours != theirs, "zero output": any(map(any, theirs)) and not any(map(any, ours))})
-        yield Instance(shape, differ.value, "X = 0", routes=differ.routes)

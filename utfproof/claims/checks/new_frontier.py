@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator
-from dataclasses import replace
+from collections.abc import Iterator
 
 import numpy as np
 
 from utfproof.claims import plain
-from utfproof.claims.bounds import served
 from utfproof.claims.claim import Figure, Instance, Run, agree, check, label
-from utfproof.claims.decisions import ExactKernel, decided, exact_emulation, figures, rank_of_matrix, small_input
-from utfproof.claims.small_models import LOGIT_MAPS, array, drawn
-from utfproof.constructions import build_host, random_target
+from utfproof.claims.decisions import ExactKernel, exact_emulation, figures, rank_of_matrix, small_input
+from utfproof.claims.small_models import LOGIT_MAPS, array
+from utfproof.constructions import build_host
 from utfproof.constructions.random import integer_target
-from utfproof.errors import OutsideClass, SingularTarget
+from utfproof.errors import SingularTarget
 from utfproof.matching import embed
 from utfproof.shapes import (
     EffectiveHeadDimensionWarning,
@@ -23,36 +21,14 @@ from utfproof.shapes import (
     linear_test_dimension,
     matching_dimension,
     paper_looped_dimension,
-    shared_key_dimension,
-    shared_query_dimension,
 )
 from utfproof.systems import Target, Universal, prefix_products
 
-TABLE = [(4, 2, 24, 4), (2, 4, 30, 30)]
-"""The table shapes with d >= d_in."""
 SHARED = ("shared-key", "shared-query")
 
 
 def _wide(shape: Shape) -> bool:
     return shape.head_dim >= shape.d_in
-
-
-@check("new:shared-key")
-def shared_key(run: Run) -> Iterator[Instance | Figure]:
-    """Identity certificates, and the dimension formula at the certified m."""
-    yield from _shared(run, "shared-key", lambda s: s.d_in * (1 + 2 * s.word_count))
-
-
-@check("new:shared-query")
-def shared_query(run: Run) -> Iterator[Instance | Figure]:
-    """Identity certificates, and the dimension formula at the certified m."""
-    yield from _shared(run, "shared-query", lambda s: s.d_in * (s.word_count + s.leaves))
-
-
-def _shared(run: Run, name: str, formula: Callable[[Shape], int]) -> Iterator[Instance | Figure]:
-    for shape in run.shapes(_wide, anchors=[(1, 1, 1, 1), *TABLE], largest=3000):
-        yield served(name, shape, least=formula(shape))
-    yield from figures("m", formula, TABLE)
 
 
 def _refused(host: Universal, target: Target, error: type[Exception]) -> bool:
@@ -100,42 +76,6 @@ def separate_attention(run: Run) -> Iterator[Instance | Figure]:
             yield Instance(f"{label(shape)}, {name}", holds, f"equal outputs: {found.value}", routes=found.routes)
 
 
-@check("new:shared/rope")
-def rope(run: Run) -> Iterator[Instance | Figure]:
-    """Float forward passes of host and target under two kernels."""
-    from utfproof.attention import SoftmaxAttention
-    from utfproof.emulation.compare import random_input, relative_error
-
-    shape = Shape(2, 2, 4, 4)
-    target, x = random_target(shape, seed=1), random_input(shape, 6, 1)
-    target = replace(target, W_Q=3 * target.W_Q, W_K=3 * target.W_K)  # logits of order 1 and more
-    small = large = 0
-    for name in SHARED:
-        host = build_host(name, shape)
-        E = embed(host, target).E
-        for kind, kernel in (
-            ("causal ALiBi", SoftmaxAttention(causal=True, alibi_heads=2)),
-            ("RoPE", SoftmaxAttention(rope_base=100.0)),
-        ):
-            error = relative_error(host.forward(x, E, kernel), target.forward(x, kernel))
-            holds = error > 0.1 if kind == "RoPE" else error < 1e-9
-            small, large = small + (error < 1e-9), large + (error > 0.1)
-            yield Instance(f"{label(shape)}, {name}, {kind}", holds, f"relative error {error:.1e}")
-    yield Figure("errors below 1e-9 with causal ALiBi", small)
-    yield Figure("errors above 0.1 with RoPE", large)
-
-
-@check("new:shared/not-by-matching")
-def not_by_matching(run: Run) -> Iterator[Instance | Figure]:
-    """The matching refutation of each host."""
-    for shape in run.shapes(_wide, anchors=[(1, 1, 1, 1), *TABLE], largest=3000):
-        for name, least in (("shared-key", shared_key_dimension), ("shared-query", shared_query_dimension)):
-            if least(shape) < matching_dimension(shape):
-                found = decided(name, shape)
-                yield Instance(shape, found.holds is False, f"{name}, {found.detail}", found.certificate, m=found.m)
-    yield from figures("M", matching_dimension, TABLE)
-
-
 @check("new:shared-query/singular")
 def singular(run: Run) -> Iterator[Instance | Figure]:
     """The refusal; the register forced by the output equations; ranks of forced and wanted logit forms."""
@@ -161,41 +101,6 @@ def singular(run: Run) -> Iterator[Instance | Figure]:
         )
         holds = refused and same and have.value == 0 < need.value
         yield Instance(shape, holds, f"query rank {have.value}, wanted {need.value}", routes=need.routes)
-
-
-@check("new:shared/width")
-def width(run: Run) -> Iterator[Instance | Figure]:
-    """Exact emulation at every width up to d_in; refusal above."""
-    for shape in (Shape(1, 1, 2, 2), Shape(2, 2, 2, 2), Shape(2, 1, 3, 3)):
-        for name in SHARED:
-            host = build_host(name, shape)
-            for D in range(1, shape.d_in + 2):
-                target = _narrow_target(shape, D)
-                at = f"{label(shape)}, {name}, D = {D}"
-                if shape.d_in >= D:
-                    found = exact_emulation(host, target, (2,))
-                    yield Instance(at, bool(found), "equal rational outputs", routes=found.routes)
-                    continue
-                refused = _refused(host, target, OutsideClass)
-                outside = agree({"embed": refused, "widths": min(shape.head_dim, shape.d_in) < D})
-                yield Instance(at, bool(outside), "refused", routes=outside.routes)
-
-
-def _narrow_target(shape: Shape, D: int) -> Target:
-    """An integer target of width D with unimodular forms in head 0 and W_E, W_U of full rank."""
-
-    def triangular(rows: int, columns: int, seed: int) -> np.ndarray:
-        noise = drawn(seed, rows, columns)
-        return array([[1 if i == j else noise[i][j] * int(j > i) for j in range(columns)] for i in range(rows)])
-
-    L, H, d = shape.layers, shape.heads, shape.head_dim
-
-    def grid(rows: int, columns: int, seed: int) -> np.ndarray:
-        parts = [triangular(rows, columns, seed + 10 * layer + head) for layer in range(L) for head in range(H)]
-        return np.stack(parts).reshape(L, H, rows, columns)
-
-    W_E, W_U = triangular(shape.d_in, D, 5), triangular(D, shape.d_out, 6)
-    return Target(shape, grid(D, d, 100), grid(D, d, 200), grid(D, d, 300), grid(d, D, 400), W_E, W_U)
 
 
 @check("new:effective-head-dimension")

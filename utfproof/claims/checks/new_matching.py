@@ -1,38 +1,35 @@
-"""New results on matching: isolating targets, the decision theorem, ranks modulo primes, the three notions.
+"""New results on matching: isolating targets, the decision theorem, the notions, repaired hosts and tied targets.
 
-The emulation lemma stands in `new_emulation`; hosts that meet the bound, tied targets and hosts outside the theory in
-`new_matching_hosts`.
+The emulation lemma stands in `new_emulation`.
 """
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Iterator
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 
-from utfproof.certificates.linear_test import test_columns as linear_test_columns
-from utfproof.certificates.lower_bounds import dimension_certificate
-from utfproof.certificates.sources import RandomDraw
+from utfproof.certificates.lower_bounds import dimension_certificate, span_dimension
 from utfproof.claims import plain
 from utfproof.claims.bounds import served
-from utfproof.claims.claim import Agreed, Figure, Instance, Run, agree, check, label
-from utfproof.claims.decisions import decided, dense, exact_emulation, rank_modulo, rank_of
-from utfproof.claims.linear import flint_rank, full_rank_host, integer_host
+from utfproof.claims.claim import Figure, Instance, Run, agree, check, label
+from utfproof.claims.decisions import decided, dense, matched, rank_of
+from utfproof.claims.hosts import most_ones, parameters
+from utfproof.claims.linear import full_rank_host, integer_host
+from utfproof.claims.tied_targets import isolates, tied_isolating_target, tied_span_refutes
 from utfproof.constructions import build_host
+from utfproof.constructions.commuting import commuting_dimension
 from utfproof.constructions.random import integer_target
-from utfproof.exact import gfp, rational
+from utfproof.exact import rational
 from utfproof.exact.symbolic.determinant import integer_determinant
 from utfproof.matching import distance_bound, embed, isolating_target, r_all, w_all
 from utfproof.shapes import (
     Shape,
-    linear_test_dimension,
     matching_dimension,
-    paper_looped_dimension,
     shared_key_dimension,
 )
-from utfproof.systems import Target, Universal
 
 SMALLEST = [(1, 1, 1, 1), (2, 1, 1, 2), (2, 2, 1, 2)]
 
@@ -135,17 +132,6 @@ def _kernel_part(matrix: np.ndarray, column: int) -> Fraction:
     return Fraction(int(found.p), int(found.q))
 
 
-@check("new:matching-lower-bound")
-def matching_lower_bound(run: Run) -> Iterator[Instance | Figure]:
-    """A lower bound at M - 1, certificates at M."""
-    for shape in run.shapes(anchors=SMALLEST, largest=120):
-        M = matching_dimension(shape)
-        refuted = dimension_certificate(shape, M - 1)
-        yield Instance(shape, not refuted.universal, f"no host below M = {M}", refuted, m=M - 1)
-        for name in ("sparse", "tied"):
-            yield decided(name, shape, M)
-
-
 # --- ranks modulo a prime ------------------------------------------------------------------------------------------
 
 
@@ -161,62 +147,7 @@ def one_instance(run: Run) -> Iterator[Instance | Figure]:
             yield decided("random", shape, M, seed=5, law=law)
 
 
-@check("new:one-instance/deficient")
-def deficient_modulo(run: Run) -> Iterator[Instance | Figure]:
-    """Integer hosts of full rank whose determinant 3 divides."""
-    for shape in run.shapes(anchors=SMALLEST, largest=10):
-        M = matching_dimension(shape)
-        for seed in range(60):
-            host = integer_host(shape, M, seed)
-            matrix = dense(r_all(host))
-            if rank_modulo(matrix, 3) == M or rank_modulo(matrix) < M:
-                continue
-            flint = agree({"own engine": rank_modulo(matrix, 3), "FLINT": flint_rank(matrix, 3)})
-            full = rank_of(host)
-            detail = f"rank {flint.value} modulo 3, {full.value} over the rationals"
-            yield Instance(shape, flint.value < M == full.value, detail, routes=full.routes, m=M)
-            break
-
-
 # --- the notions ---------------------------------------------------------------------------------------------------
-
-
-@check("new:notions/implications")
-def implications(run: Run) -> Iterator[Instance | Figure]:
-    """Logit forms and outputs of hosts with a matching E, and of an attention-matching one."""
-    for shape in run.shapes(anchors=SMALLEST, largest=16):
-        target = integer_target(shape, seed=3)
-        names = ["sparse", "tied"] + (["shared-key"] if shape.head_dim >= shape.d_in else [])
-        for name in names:
-            host = build_host(name, shape)
-            logits, outputs = _equal_logits(host, target), exact_emulation(host, target, contexts=(2,))
-            yield Instance(
-                f"{name} at {label(shape)}",
-                logits.value and outputs.value,
-                "logit forms, outputs",
-                routes=logits.routes,
-            )
-
-
-def _equal_logits(host: Universal, target: Target) -> Agreed:
-    """Whether all logit forms agree: on blocks of E R_all and W_all, and formed word by word in plain integers."""
-    shape, E = host.shape, dense(embed(host, target).E)
-    d, S, own, slow, start = shape.head_dim, shape.word_count, True, True, 0
-    left, right = E @ dense(r_all(host)), dense(w_all(target))
-    for layer in range(shape.layers):
-        prefixes = list(plain.words(shape.heads, layer))
-        for head in range(shape.heads):
-            readers = [start + number * shape.heads + head for number in range(len(prefixes))]
-            maps, parts = host.maps(layer, head), target.parameters(layer, head)
-            for (i, w), (j, v) in itertools.product(zip(readers, prefixes, strict=True), repeat=2):
-                q, k = slice(i * d, (i + 1) * d), slice((S + j) * d, (S + j + 1) * d)
-                own &= bool((left[:, q] @ left[:, k].T == right[:, q] @ right[:, k].T).all())
-                query, key = (plain.product([E, plain.routed(host, x), m]) for x, m in ((w, maps.query), (v, maps.key)))
-                wanted = [plain.product([plain.routed(target, x), m]) for x, m in ((w, parts[0]), (v, parts[1]))]
-                theirs = plain.multiply(wanted[0], plain.transpose(wanted[1]))
-                slow &= plain.multiply(query, plain.transpose(key)) == theirs
-        start += len(prefixes) * shape.heads
-    return agree({"blocks of R_all": own, "plain integers": slow})
 
 
 @check("new:notions/strict")
@@ -231,14 +162,89 @@ def strict(run: Run) -> Iterator[Instance | Figure]:
         yield Instance(shape, not refuted.universal, "not universal by matching", refuted, m=m)
 
 
-@check("new:linear-test/parentheses")
-def linear_test_parentheses(run: Run) -> Iterator[Instance | Figure]:
-    """The rank of the linear test's columns at the shape of the parentheses task."""
-    shape = Shape(4, 2, 24, 4)
-    m, prime = linear_test_dimension(shape), gfp.DEFAULT_PRIMES[0]
-    columns = RandomDraw(shape, m, 0, "uniform", "float64", True).r_all(prime)[:, linear_test_columns(shape)]
-    rank = agree({"own engine": gfp.rank(columns, prime), "FLINT": flint_rank(columns, prime)})
-    yield Instance(shape, columns.shape[1] == rank.value == m, f"rank {rank.value}", routes=rank.routes, m=m)
-    yield Figure("rank of the test's columns", rank.value)
-    yield Figure("printed looped dimension", paper_looped_dimension(shape))
-    yield Figure("M", matching_dimension(shape))
+# --- the repaired hosts --------------------------------------------------------------------------------------------
+
+REPAIRED = ("sparse", "sparse-front", "tied")
+
+
+@check("new:repaired-hosts/nonzeros")
+def nonzeros(run: Run) -> Iterator[Instance | Figure]:
+    """Ones of every parameter matrix: by the index maps, and by looking at each entry."""
+    for shape in run.shapes(anchors=SMALLEST, largest=60):
+        for name in REPAIRED:
+            host = build_host(name, shape)
+            most = most_ones(host)
+            holds = most.value is not None and most.value <= host.m
+            detail = f"at most {most.value} of m = {host.m}"
+            yield Instance(f"{name} at {label(shape)}", holds, detail, routes=most.routes)
+    matrices = parameters(build_host("tied", Shape(2, 4, 30, 30)))
+    yield Figure("most ones in a matrix of tied at (2,4,30,30)", max(matrix.nonzeros for _, matrix in matrices))
+
+
+@check("new:repaired-hosts/closed-form")
+def closed_form(run: Run) -> Iterator[Instance | Figure]:
+    """E of a sample target against W_all's columns, and the matching equations."""
+    for shape in run.shapes(anchors=SMALLEST, largest=12):
+        target = integer_target(shape, seed=8)
+        for name in REPAIRED:
+            host = build_host(name, shape)
+            found = embed(host, target)
+            columns = sorted(map(tuple, dense(found.E).T.tolist())) == sorted(
+                zip(*plain.equations(target), strict=True)
+            )
+            solved = matched(host, target)
+            holds = columns and solved.value and found.method == "closed form"
+            yield Instance(f"{name} at {label(shape)}", holds, found.method, routes=solved.routes)
+
+
+# --- tied targets --------------------------------------------------------------------------------------------------
+
+
+@check("new:tied-targets/isolating-path")
+def isolating_path(run: Run) -> Iterator[Instance | Figure]:
+    """The first row of W_all of each, by the package and word by word."""
+    for shape in run.shapes(
+        lambda s: min(s.head_dim, s.d_in) >= s.layers, anchors=[(2, 2, 2, 3), (1, 3, 3, 3)], largest=40
+    ):
+        M = matching_dimension(shape)
+        found = [isolates(tied_isolating_target(shape, column), column) for column in range(M)]
+        both = agree({"matching": sum(a for a, _ in found), "plain integers": sum(b for _, b in found)})
+        yield Instance(shape, both.value == M, f"{both.value} of {M} columns", routes=both.routes)
+        if label(shape) == "(2,2,2,3)":
+            yield Figure("targets at (2,2,2,3)", both.value)
+
+
+@check("new:tied-targets/span")
+def tied_span(run: Run) -> Iterator[Instance | Figure]:
+    """Span certificates at M - 1."""
+    for shape in run.shapes(lambda s: s.layers <= 3 and s.d_in >= 2, anchors=[(1, 1, 1, 2), (2, 3, 1, 2)], largest=75):
+        M = matching_dimension(shape)
+        refutation = tied_span_refutes(shape, M - 1)
+        holds = None if refutation is None else not refutation.universal
+        yield Instance(shape, holds, f"span M = {M}", refutation, m=M - 1)
+    yield Figure("span at (2,4,1,2), M = 92", span_dimension(Shape(2, 4, 1, 2), tied=True))
+
+
+@check("new:tied-targets/scalar")
+def tied_scalar(run: Run) -> Iterator[Instance | Figure]:
+    """The rank of sampled rows, the formula, and the distinct monomials of one generic row."""
+    for shape in run.shapes(lambda s: s.d_in == 1, anchors=[(2, 2, 1, 1), (2, 3, 1, 1), (2, 4, 1, 1)], largest=60):
+        M = matching_dimension(shape)
+        span = agree({"rank of samples": span_dimension(shape, tied=True), "monomials": _scalar_monomials(shape)})
+        smaller = (span.value < M) is (shape.heads > 1 and shape.layers > 1)
+        yield Instance(
+            shape, span.value == commuting_dimension(shape) and smaller, f"{span.value} of {M}", routes=span.routes
+        )
+        if (shape.heads, shape.head_dim) == (2, 1) and shape.layers > 1:
+            yield Figure(label(shape), f"{span.value} of {M}")
+
+
+def _scalar_monomials(shape: Shape) -> int:
+    """Different monomials among the columns of W_all of a generic tied target with d_in = 1."""
+    H, L = shape.heads, shape.layers
+    columns: set[tuple[Any, ...]] = {("OV", *sorted(word)) for word in plain.words(H, L)}
+    for kind in ("Q", "K"):
+        for length in range(1, L + 1):
+            for word in plain.words(H, length):
+                columns |= {(kind, word[-1], j, *sorted(word[:-1])) for j in range(shape.head_dim)}
+    return len(columns)

@@ -15,7 +15,7 @@ from utfproof.certificates.lower_bounds import dimension_certificate, span_certi
 from utfproof.claims import plain
 from utfproof.claims.bounds import below
 from utfproof.claims.claim import Figure, Instance, Run, agree, check, label
-from utfproof.claims.decisions import decided, figures, rank_of_matrix, small_input
+from utfproof.claims.decisions import decided, rank_of_matrix, small_input
 from utfproof.claims.definition import carries, equations
 from utfproof.claims.linear import determinant_of, integer_host
 from utfproof.constructions import build_host
@@ -44,16 +44,6 @@ def _shapes(run: Run, largest: int, anchors: Sequence[tuple[int, ...]] = SMALLES
 
 def _dimension(shape: Shape) -> int:
     return matching_dimension(shape.with_residual())
-
-
-@check("new:residual/dimension")
-def dimension(run: Run) -> Iterator[Instance | Figure]:
-    """Columns of W_all, counted twice, against the formula."""
-    for shape in _shapes(run, 120):
-        target = integer_target(shape, 1)
-        found = agree({"package": w_all(target).shape[1], "plain": len(equations(target)[0])})
-        yield Instance(shape, found.value == matching_dimension(shape), f"M_res = {found.value}", routes=found.routes)
-    yield from figures("M_res", _dimension, ((2, 1, 1, 2), (2, 2, 1, 1), (2, 4, 30, 30)))
 
 
 @check("new:residual/unimodular")
