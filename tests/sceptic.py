@@ -7,7 +7,6 @@ utfproof. Ranks are FLINT's and everything is done the slow way. Prints a line f
 valid, else 1 if one is invalid, else 2 if one is malformed, else 3 if one is not judged here.
 """
 
-import hashlib
 import json
 import sys
 from fractions import Fraction
@@ -124,8 +123,6 @@ def _holds(document):
         document, "format", "version", "kind", "shape", "claim", "evidence"
     )
     demand(form == "utfproof-certificate" and type(version) is int and version == 1)
-    if kind == "realization":
-        return _realization(shape, claim, evidence)()
     if kind != "lower-bound":
         raise TooLarge  # left to the verified checker and the prover
     demand(type(claim) is dict and claim.get("verdict") in ("universal", "not universal"))
@@ -598,128 +595,6 @@ def matrices_of(value, names, dims, width, least):
         layers,
         exact_matrices(held[leave], 1, width, d_out, least),
     )
-
-
-def word_of(value, length, letters):
-    demand(type(value) is list and len(value) == length)
-    word = tuple(number(a) for a in value)
-    demand(all(0 <= a < letters for a in word))
-    return word
-
-
-def _realization(shape, claim, evidence):
-    stream = int(type(shape) is dict and "residual" in shape)
-    dims, m = dimensions(without_stream(shape) if stream else shape)
-    H, L, d, d_in, d_out = dims
-    host, notion, digest, targets, verdict = fields(claim, "host", "notion", "target", "targets", "verdict")
-    demand(fields(host, "every") == ["host"])
-    demand((notion, targets, verdict) == ("matching", "this one", "least m"))
-    demand(type(digest) is str and len(digest) == 64 and set(digest) <= set("0123456789abcdef"))
-    given, lower, target = fields(evidence, "host", "lower", "target")
-    fields(given, "E", "R_K", "R_Q", "R_V", "U")
-    *_, D = fields(target, "M", "W_E", "W_K", "W_Q", "W_U", "width")
-    D = number(D)
-    demand(D >= 1)
-    ours = matrices_of(given, ("E", "U", "R_Q", "R_K", "R_V"), dims, m, False)
-    theirs = matrices_of(target, ("W_E", "W_U", "W_Q", "W_K", "M"), dims, D, True)
-    at, columns, p, rows, steps = fields(lower, "boundary", "columns", "prime", "rows", "steps")
-    p, prime = prime_of(p)
-    letters = H + stream
-
-    def named(at, rows, columns):
-        demand(type(rows) is list and type(columns) is list)
-        demand(all(type(row) is list and len(row) == 2 for row in rows))
-        rows = [(number(i), word_of(w, at, letters)) for i, w in rows]
-        demand(all(0 <= i < d_in for i, _ in rows))
-        readers = []
-        for column in columns:
-            demand(type(column) is list and len(column) == 3)
-            kind, w, c = column
-            demand(kind in ("Q", "K", "OV") and type(w) is list and (kind == "OV" or 1 <= len(w) <= L - at))
-            w = word_of(w, L - at if kind == "OV" else len(w), letters)
-            demand(kind == "OV" or w[-1] >= stream)
-            demand(0 <= number(c) < (d_out if kind == "OV" else d))
-            readers.append((kind, w, c))
-        return rows, readers
-
-    at = number(at)
-    demand(0 <= at <= L)
-    minors = [(at, *named(at, rows, columns), None)]
-    demand(len(rows) == len(columns) and type(steps) is list and (stream or not steps))
-    for step in steps:
-        later, sums, columns, rows = fields(step, "boundary", "combinations", "columns", "rows")
-        later = number(later)
-        demand(at < later <= L)
-        at = later
-        rows, columns = named(at, rows, columns)
-        demand(rows and columns and type(sums) is list and len(sums) == len(rows))
-        demand(all(type(line) is list and len(line) == len(columns) for line in sums))
-        minors.append((at, rows, columns, np.array([[number(v) for v in line] for line in sums], dtype=object)))
-
-    def following(found, layer, word, moves):
-        """The numerators, and by what they have to be divided, one letter on."""
-        x, q = found
-        if word < stream:
-            return x, q
-        down, matrices = moves[layer]
-        return x @ matrices[word - stream], q * down
-
-    def all_words(forms, length):
-        """{word: (numerators of E R_w, denominator)}."""
-        q, (start,) = forms[0]
-        found = {(): (start, q)}
-        for layer in range(length):
-            found = {(*w, a): following(x, layer, a, forms[1]["M"]) for w, x in found.items() for a in range(letters)}
-        return found
-
-    def equal(first, second):
-        return bool((first[0] * second[1] == second[0] * first[1]).all())
-
-    def matched():
-        for length in range(L + 1):
-            first, second = all_words(ours, length), all_words(theirs, length)
-            for w, (x, q) in first.items():
-                y, r = second[w]
-                readers = [(ours[2], theirs[2], 0)] if length == L else []
-                if length < L:
-                    readers = [(ours[1][k][length], theirs[1][k][length], h) for k in "QK" for h in range(H)]
-                for (a, left), (b, right), h in readers:
-                    if not equal((x @ left[h], q * a), (y @ right[h], r * b)):
-                        return False
-        return True
-
-    def column(at, kind, w, c):
-        if kind == "OV":
-            x = theirs[2][1][0][:, c]
-        else:
-            x, w = theirs[1][kind][at + len(w) - 1][1][w[-1] - stream][:, c], w[:-1]
-        for offset, a in reversed(list(enumerate(w))):
-            if a >= stream:
-                x = theirs[1]["M"][at + offset][1][a - stream] @ x
-        return x
-
-    def shown(at, rows, columns, sums):
-        """Whether the rows are independent (modulo what was known)."""
-        if not rows:
-            return True
-        read = np.stack([column(at, *reader) for reader in columns], axis=1)
-        if sums is not None:
-            read = read @ sums.T
-            if any((x @ read).any() for x, _ in all_words(theirs, at - 1).values()):
-                return False
-        states = all_words(theirs, at)
-        return residue_rank(p, np.stack([states[w][0][i] @ read for i, w in rows])) == len(rows)
-
-    def holds():
-        if hashlib.sha256(canonical(target)).hexdigest() != digest or not prime:
-            return False
-        if max(1, sum(len(rows) for _, rows, _, _ in minors)) != m:
-            return False
-        if letters**L > 3000:
-            raise TooLarge
-        return matched() and all(shown(*minor) for minor in minors)
-
-    return holds
 
 
 def main(paths):

@@ -18,11 +18,9 @@ from utfproof.certificates.prover import certify_weights
 from utfproof.constructions import build_host, random_target
 from utfproof.emulation.compare import random_input
 from utfproof.emulation.enclosure import exact_embedding
-from utfproof.models.realization.certificate import certificate as realization_certificate
-from utfproof.models.realization.host import least_host
 from utfproof.shapes import Shape
 from utfproof.systems import Target
-from utfproof.weights import write_host, write_target
+from utfproof.weights import write_host
 
 TINY = (1, 1, 1, 1, 1)
 PAGE = Path(__file__).parent.parent / "docs" / "certificate-format.md"
@@ -239,51 +237,6 @@ def test_reports_of_other_targets_differ(tmp_path):
             assert f"{part} {digest[:16]}" in verdict.message
     assert len(messages) == 2
     assert {part for part in ("target", "E", "X") if facts[0][part] != facts[1][part]} == {"target", "E"}
-
-
-def test_the_target_of_a_file(tmp_path, capsys):
-    shape = Shape(2, 1, 2, 2, 2)
-    target, other = random_target(shape, seed=1), random_target(shape, seed=2)
-    path = tmp_path / "c.json"
-    enclosure_of(target).write(path)
-    for name, held in {"t": target, "other": other}.items():
-        write_target(tmp_path / f"{name}.safetensors", held)
-    streams = dataclasses.replace(shape, residual=True)
-    write_target(tmp_path / "stream.safetensors", random_target(streams, seed=1))
-    write_target(tmp_path / "wide.safetensors", random_target(Shape(2, 1, 3, 2, 2), seed=1))
-    write_host(tmp_path / "host.safetensors", build_host("tied", shape))
-
-    def asked(name):
-        return run(capsys, path, "--target", tmp_path / f"{name}.safetensors")
-
-    assert asked("t")[0] == 0
-    for name, said in {
-        "other": "is not the one that the certificate is about",
-        "stream": "another residual stream",
-        "wide": "other shapes",
-    }.items():
-        code, out = asked(name)
-        assert code == 1
-        assert said in out.out
-    assert asked("host")[0] == 2
-    path = stored(tmp_path, 1, "m")
-    assert asked("t")[0] == 1  # about all targets, not about one
-    with pytest.raises(SystemExit, match="2"):
-        asked("nowhere")
-
-
-@pytest.mark.parametrize("tied", [False, True])
-def test_the_target_of_a_realization(tied, tmp_path):
-    shape = Shape(1, 2, 1, 2, 2)
-    target = random_target(shape, seed=1, tied=tied)
-    host, E, least = least_host(target)
-    realization_certificate(least, host, E).write(tmp_path / "c.json")
-    write_target(tmp_path / "t.safetensors", target)
-    write_target(tmp_path / "other.safetensors", random_target(shape, seed=2, tied=tied))
-    limits = checker.Options(target=str(tmp_path / "t.safetensors"))
-    assert checker.check_file(tmp_path / "c.json", limits).code == 0
-    limits = checker.Options(target=str(tmp_path / "other.safetensors"))
-    assert checker.check_file(tmp_path / "c.json", limits).code == 1
 
 
 def test_the_prover_binds_the_stream(tmp_path):

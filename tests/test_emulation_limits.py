@@ -255,8 +255,6 @@ def test_matrices_from_outside_are_counted_before_they_are_drawn(cli, monkeypatc
     monkeypatch.setattr(SeededAttention, "_weights", lambda *_: pytest.fail("drawn"))
     code, _, err = cli("emulate", "tied", *shape, "--attention", "given", "--context", "20000")
     assert (code, "a context of 20000 at m = 3" in err) == (3, True)
-    code, _, err = cli("enclose", "tied", *shape, "--attention", "given", "--context", "5000")
-    assert (code, "an enclosure at" in err) == (3, True)
 
 
 def test_an_enclosure_is_refused_before_its_input_is_drawn(cli, monkeypatch):

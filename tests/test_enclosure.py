@@ -2,7 +2,6 @@
 and the checker's own interval functions."""
 
 import json
-import random
 from dataclasses import replace
 from fractions import Fraction
 from types import SimpleNamespace
@@ -13,15 +12,14 @@ import numpy as np
 import pytest
 from corpus import canonical
 
-from utfproof.attention import GivenAttention, SoftmaxAttention, parse_kernel
+from utfproof.attention import SoftmaxAttention, parse_kernel
 from utfproof.certificates import checker
 from utfproof.certificates.enclosures import certify_enclosure, numbers
 from utfproof.cli.options import Draw
 from utfproof.commands.enclose import decimal, named_host
 from utfproof.constructions import build_host, random_target
 from utfproof.emulation.compare import random_input
-from utfproof.emulation.enclosure import Enclosure, enclose, exact_difference, exact_host
-from utfproof.errors import MalformedInput
+from utfproof.emulation.enclosure import enclose, exact_host
 from utfproof.ground.arrays import exact
 from utfproof.matching import embed, exact_target
 from utfproof.shapes import Shape
@@ -191,35 +189,6 @@ def in_mpmath(host, target, E, X, kernel):
     ours = run(x * lifted(E), host_maps) * lifted(host.U)
     theirs = run(x * lifted(target.embedding()), target_maps) * lifted(target.unembedding())
     return max(abs(z) for z in ours - theirs)
-
-
-def test_given_attention_is_exact(tmp_path):
-    host, target, E, X = case("tied")
-    A = stochastic(random.Random(3), 2, 3, 3)
-    assert exact_difference(host, target, E, X, A) == 0
-    found = enclose(host, target, E, X, GivenAttention(A), 30)
-    assert found == Enclosure(Fraction(0), Fraction(0), 30, 0)
-    assert found.verdict == "equal"
-    path = written(tmp_path, certify_enclosure({"construction": "tied"}, host, target, E, X, GivenAttention(A), 30))
-    assert "digits" not in json.loads(path.read_bytes())["claim"]
-    assert code_of(path) == 0
-    rounded = np.asarray(E, dtype=np.float64)
-    delta = exact_difference(host, target, rounded, X, A)
-    assert 0 < delta < Fraction(1, 10**12)
-    found = enclose(host, target, rounded, X, GivenAttention(A), 25)
-    assert found.verdict == "apart"
-    assert found.lower <= delta <= found.upper
-    assert enclose(host, target, rounded, X, GivenAttention(A), 10).units == (0, 1)
-    path = written(
-        tmp_path, certify_enclosure({"construction": "tied"}, host, target, rounded, X, GivenAttention(A), 25)
-    )
-    assert code_of(path) == 0
-    assert code_of(changed(path, difference=[found.units[1], found.units[1] + 1])) == 1
-    A[0, 0, 0, 0] += 1
-    with pytest.raises(MalformedInput, match="not row-stochastic"):
-        exact_difference(host, target, E, X, A)
-    with pytest.raises(MalformedInput, match=r"expected \[2, 3, 3, 3\]"):
-        exact_difference(host, target, E, X, A[:, :2])
 
 
 # --- planted faults ----------------------------------------------------------------------------------------------------

@@ -63,7 +63,7 @@ let find folder stream wanted =
     match tensors (contents (Filename.concat folder name)) with
     | found, residual ->
       let said = match residual with None -> true | Some "true" -> stream | Some "false" -> not stream | Some _ -> false in
-      if said && (digest false found = wanted || (stream && digest true found = wanted)) then Some found else None
+      if said && digest stream found = wanted then Some found else None
     | exception (Reject _ | Uncovered _ | Invalid_argument _ | Failure _ | Sys_error _ | Unix.Unix_error _ | End_of_file) -> None in
   match List.find_map fits files with Some found -> found | None -> raise (Uncovered "weights that are not beside it")
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from fractions import Fraction
 from functools import cached_property
 
 import numpy as np
@@ -68,11 +67,3 @@ class SeededAttention(GivenAttention):
         """Integers 1 ... 16 [n, n]."""
         numbers = raw_numpy(stream_key(self.seed, "X", layer, head), context * context)
         return (numbers >> np.uint64(60)).astype(np.int64).reshape(context, context) + 1
-
-    def rational(self, layers: int, heads: int, context: int) -> GivenAttention:
-        """The same matrices as exact fractions, [L, H, n, n], whose rows sum to one exactly."""
-        out = np.empty((layers, heads, context, context), dtype=object)
-        for index in np.ndindex(layers, heads, context):
-            row = [int(w) for w in self._weights(context, *index[:2])[index[2]]]
-            out[index] = [Fraction(w, sum(row)) for w in row]
-        return GivenAttention(out)

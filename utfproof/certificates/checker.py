@@ -106,7 +106,6 @@ class Options:
 
     numpy: bool = False  # ranks and witnesses modulo a prime with NumPy, many times faster
     weights: tuple[str, ...] = ()  # files and folders in which weights are looked for
-    target: str = ""  # a file of the one target that certificates are to be about
     files: WeightFiles = field(default_factory=lambda: WeightFiles(), compare=False, repr=False)  # those of one run
 
 
@@ -1383,9 +1382,8 @@ class Header:
         return tuple(streamed for streamed in (False, True) if self.residual in (None, "true" if streamed else "false"))
 
     def names(self, digests: tuple[str, str], streamed: bool) -> tuple[str, ...]:
-        """By which certificates name the file, of hosts without or with a residual stream. The digest without the line for
-        the stream names hosts of both kinds: certificates that are older than the line have it."""
-        return digests[: 1 + streamed] if streamed in self.streams() else ()
+        """By which certificates name the file, of hosts without or with a residual stream."""
+        return digests[streamed : streamed + 1] if streamed in self.streams() else ()
 
 
 def read_header(handle: BinaryIO, names: set[str] = HOST_TENSORS) -> Header:
@@ -2506,7 +2504,7 @@ def require_standard(claim: Claim, host: IndexHost) -> None:
 
 # ----------------------------------------------------------------------------------------------------
 # Arithmetic with errors (section 12). Numbers are integers times a unit. `bits` is the precision: results are brought to the
-# unit 2^-bits, rounded down; bits = 0 stands for exact arithmetic, where units multiply and nothing is rounded.
+# unit 2^-bits, rounded down.
 
 Bounds = tuple[int, int]  # a number lies between these, in units of 2^-bits
 PARTS = ("scaled", "causal", "window", "alibi", "rope")
@@ -2522,8 +2520,6 @@ class Ball:
 
     def at(self, bits: int) -> Ball:
         """In units of 2^-bits."""
-        if not bits:
-            return self
         up, down = self.unit.numerator << bits, self.unit.denominator
         rows = [[x * up // down for x in row] for row in self.rows]
         return Ball(rows, Fraction(1, 1 << bits), -(-self.error * up // down) + 1)
@@ -2546,20 +2542,9 @@ class Ball:
         return Ball(rows, self.unit * other.unit, error).at(bits)
 
     def plus(self, other: Ball) -> Ball:
-        """Both have one unit, but for exact matrices."""
-        if self.unit != other.unit:
-            a, b = self.unit, other.unit
-            unit = Fraction(
-                math.gcd(a.numerator * b.denominator, b.numerator * a.denominator), a.denominator * b.denominator
-            )
-            return self.in_units(unit).plus(other.in_units(unit))
+        """Both have one unit."""
         rows = [[*map(add, x, y)] for x, y in zip(self.rows, other.rows, strict=True)]
         return Ball(rows, self.unit, self.error + other.error)
-
-    def in_units(self, unit: Fraction) -> Ball:
-        """In units of which this one's is a multiple."""
-        factor = int(self.unit / unit)
-        return Ball([[factor * x for x in row] for row in self.rows], unit, factor * self.error)
 
     def selected(self, sources: list[list[int]]) -> Ball:
         """Each column is the sum of the columns named."""
@@ -2628,21 +2613,18 @@ def root(n: int, q: int, degree: int, bits: int) -> Bounds:
 
 @dataclass(frozen=True)
 class Attention:
-    """An attention map: softmax with its parts, or matrices given for every layer and head."""
+    """An attention map: softmax with its parts."""
 
     shape: Shape
     name: str
     parts: frozenset[str]
     window: int
-    given: tuple[Ball, ...] = ()
 
     def visible(self, i: int, tokens: int) -> list[int]:
         last = i if "causal" in self.parts else tokens - 1
         return [j for j in range(last + 1) if not self.window or abs(i - j) < self.window]
 
-    def matrix(self, x: Ball, query: Linear, key: Linear, layer: int, head: int, bits: int) -> Ball:
-        if self.given:
-            return self.given[(layer - 1) * self.shape.heads + head]
+    def matrix(self, x: Ball, query: Linear, key: Linear, head: int, bits: int) -> Ball:
         queries, keys = query(x), key(x)
         if "rope" in self.parts:
             queries, keys = self.rotated(queries, bits), self.rotated(keys, bits)
@@ -2711,7 +2693,7 @@ def run_system(
             total = stream(layer)(x) if stream else x
         for head in range(attention.shape.heads):
             query, key, value = maps(layer, head)
-            term = attention.matrix(x, query, key, layer, head, bits).times(value(x), bits)
+            term = attention.matrix(x, query, key, head, bits).times(value(x), bits)
             total = term if total is None else total.plus(term)
         assert total is not None
         x = total
@@ -2763,34 +2745,22 @@ def run_dense_host(host: DenseHost, x: Ball, E: Ball, attention: Attention, bits
 
     def maps(layer: int, head: int) -> tuple[Linear, Linear, Linear]:
         widths = ((R_Q, s.head_dim), (R_K, s.head_dim), (R_V, s.m))
-        query, key, value = (by(host_ball(host, code, layer, head, n, bits), bits) for code, n in widths)
+        query, key, value = (by(host_ball(host, code, layer, head, n), bits) for code, n in widths)
         return query, key, value
 
     ran = run_system(x.times(E, bits), maps, attention, bits)
-    return ran.times(host_ball(host, CODE_U, 1, 0, s.d_out, bits), bits)
+    return ran.times(host_ball(host, CODE_U, 1, 0, s.d_out), bits)
 
 
-def host_ball(host: DenseHost, code: int, layer: int, head: int, columns: int, bits: int) -> Ball:
-    """One of the host's matrices, exactly. In exact arithmetic all of one kind must have one unit; otherwise a common
-    power of two goes into it."""
+def host_ball(host: DenseHost, code: int, layer: int, head: int, columns: int) -> Ball:
+    """One of the host's matrices, exactly; a common power of two of its entries goes into the unit."""
     rows, unit = list(host.rows(code, layer, head, columns)), host.units(code)
     union = 0
     for x in chain.from_iterable(rows):
         union |= x
-    if bits and (common := (union & -union).bit_length() - 1) > 0:
+    if (common := (union & -union).bit_length() - 1) > 0:
         rows, unit = [[x >> common for x in row] for row in rows], unit * 2**common
     return Ball(rows, unit)
-
-
-@dataclass(frozen=True)
-class Forms:
-    """The matrices of a host with its embedding, or of a target: rows enter, are read and moved in each layer, and
-    leave."""
-
-    enter: Ball
-    read: dict[str, list[list[Ball]]]  # "Q" and "K", by layer and head
-    move: list[list[Ball]]
-    leave: Ball
 
 
 @dataclass(frozen=True)
@@ -2815,137 +2785,17 @@ class GivenTarget:
         x = run_system(x, maps, attention, bits)
         return x.times(self.tensors["W_U"][0][0], bits) if "W_U" in self.tensors else x
 
-    def forms(self) -> Forms:
-        """For every layer and head what reads, and what moves by the products W_V W_O."""
-        one = Ball(unit_matrix(self.width))
-        q, k, v, o = (
-            [grid[at % len(grid)] for at in range(self.shape.layers)]
-            for grid in (self.tensors[name] for name in ("W_Q", "W_K", "W_V", "W_O"))
-        )
-        moves = [[x.times(y, 0) for x, y in zip(*heads, strict=True)] for heads in zip(v, o, strict=True)]
-        enter, leave = (self.tensors[name][0][0] if name in self.tensors else one for name in ("W_E", "W_U"))
-        return Forms(enter, {"Q": q, "K": k}, moves, leave)
 
-
-def require_target(s: Shape, D: int, ours: Forms, path: str) -> None:
-    """Whether the target is that of the file given (--target): the same numbers, of the same width. A file is a
-    safetensors file with W_Q, W_K [L, H, D, d], W_V [L, H, D, r] and W_O [L, H, r, D], for tied targets without the
-    axis L, and perhaps W_E [d_in, D] and W_U [D, d_out]."""
-    header, _, tensors = read_tensors(path, TARGET_TENSORS)
-    if not {"W_Q", "W_K", "W_V", "W_O"} <= tensors.keys():
-        raise Malformed("the file given as the target lacks W_Q, W_K, W_V or W_O")
-    sizes = header.sizes
-    lead = sizes["W_Q"][:-2]
-    rank = (sizes["W_V"] or (0,))[-1]
-    expected = {"W_Q": (D, s.head_dim), "W_K": (D, s.head_dim), "W_V": (D, rank), "W_O": (rank, D)}
-    around = {"W_E": (s.d_in, D), "W_U": (D, s.d_out)}
-    fits = lead in ((s.heads,), (s.layers, s.heads))
-    fits = fits and all(size == around.get(name, (*lead, *expected.get(name, ()))) for name, size in sizes.items())
-    if not (fits and ("W_E" in sizes or s.d_in == D) and ("W_U" in sizes or s.d_out == D)):
-        raise Stop("the target of the file given has other shapes than the one that the certificate is about")
-    if s.residual not in header.streams():
-        raise Stop("the target of the file given is said to have another residual stream")
-
-    def matrices(name: str) -> list[list[Ball]]:
-        """By layer and head."""
-        tensor = tensors[name]
-        height, width = (expected | around)[name]
-        unit = Fraction(2) ** FLOATS[tensor.dtype][2] if tensor.dtype in FLOATS else Fraction(1)
-        flat = [
-            Ball([*stored_rows(tensor, name, number, height, width)], unit)
-            for number in range(math.prod(sizes[name][:-2]))
-        ]
-        across = s.heads if name in expected else 1
-        return [flat[at : at + across] for at in range(0, len(flat), across)]
-
-    found = GivenTarget(s, D, {name: matrices(name) for name in tensors}).forms()
-    compared = [(ours.enter, found.enter), (ours.leave, found.leave)]
-    for mine, theirs in ((ours.read["Q"], found.read["Q"]), (ours.read["K"], found.read["K"]), (ours.move, found.move)):
-        compared += zip(chain.from_iterable(mine), chain.from_iterable(theirs), strict=True)
-    if not all(same(a, b) for a, b in compared):
-        raise Stop("the target of the file given is not the one that the certificate is about")
-
-
-def onward(x: Ball, move: list[Ball], weights: list[int], stream: bool) -> Ball:
-    """x times the sum of a layer's letters with their weights."""
-    rows = [
-        [sum(map(mul, weights[stream:], entries)) for entries in zip(*lines, strict=True)]
-        for lines in zip(*(ball.rows for ball in move), strict=True)
-    ]
-    moved = x.times(Ball(rows, move[0].unit), 0)
-    return moved.plus(Ball([[weights[0] * v for v in row] for row in x.rows], x.unit)) if stream else moved
-
-
-def same(a: Ball, b: Ball) -> bool:
-    u, v = a.unit.numerator * b.unit.denominator, b.unit.numerator * a.unit.denominator
-    return all(
-        x * u == y * v for row, other in zip(a.rows, b.rows, strict=True) for x, y in zip(row, other, strict=True)
-    )
-
-
-def reached(s: Shape, forms: Forms, state: State, p: int) -> list[int]:
-    """Row i of W_E M_w in the numerators, modulo p."""
-    row = forms.enter.rows[state[0]]
-    for move, letter in zip(forms.move, state[1], strict=False):
-        if letter >= s.residual:
-            row = [sum(map(mul, row, column)) % p for column in zip(*move[letter - s.residual].rows, strict=True)]
-    return row
-
-
-def reading(s: Shape, forms: Forms, boundary: int, reader: Reader, p: int = 0) -> list[int]:
-    """A column in the numerators, modulo p if it is given."""
-    kind, word, coordinate = reader
-    last = forms.leave
-    if kind != "OV":
-        last, word = forms.read[kind][boundary + len(word) - 1][word[-1] - s.residual], word[:-1]
-    column = [row[coordinate] for row in last.rows]
-    for layer in range(boundary + len(word), boundary, -1):
-        letter = word[layer - boundary - 1]
-        if letter >= s.residual:
-            column = [sum(map(mul, row, column)) for row in forms.move[layer - 1][letter - s.residual].rows]
-            column = [v % p for v in column] if p else column
-    return column
-
-
-def numbers(rows: Bound, columns: Bound, count: Bound = 1, *, least: bool = False) -> Rule:
-    """`count` matrices with one denominator; `least`: with their least one."""
+def numbers(rows: Bound, columns: Bound, count: Bound = 1) -> Rule:
+    """`count` matrices with one denominator."""
 
     def rule(value: Any, what: str, claim: Claim) -> list[Ball]:
         across, down, many_ = at(columns, claim), at(rows, claim), at(count, claim)
         denominator, numerators = record(value, what, "denominator", "numerators")
         q = number(1)(denominator, f"denominator of {what}", claim)
         flat = many(entry, many_ * down * across)(numerators, f"numerators of {what}", claim)
-        if least and math.gcd(q, *flat) != 1:
-            raise Malformed(f"{what} is not written with its least denominator")
         lines = [flat[at : at + across] for at in range(0, len(flat), across)]
         return [Ball(lines[at : at + down], Fraction(1, q)) for at in range(0, len(lines), down)]
-
-    return rule
-
-
-def forms(enter: str, query: str, key: str, move: str, leave: str, *, host: bool) -> Rule:
-    """The matrices of a host of dimension m with its embedding, or those of a target of the width stated, in least
-    terms."""
-
-    def rule(value: Any, what: str, claim: Claim) -> Forms:
-        held = dict(
-            zip(
-                names := (enter, query, key, move, leave),
-                record(value, what, *names, *["width"] * (not host)),
-                strict=False,
-            )
-        )
-        s, width = claim.shape, claim.shape.m
-        if not host:
-            width = claim.read["width"] = number(1)(value["width"], "the target's width", claim)
-        sizes = {enter: (s.d_in, width), query: (width, s.head_dim), key: (width, s.head_dim), move: (width, width)}
-        sizes[leave] = (width, s.d_out)
-        found = {}
-        for name, tensor in held.items():
-            layers = name not in (enter, leave)
-            each = numbers(*sizes[name], s.heads if layers else 1, least=not host)
-            found[name] = (many(each, s.layers) if layers else each)(tensor, name, claim)
-        return Forms(found[enter][0], {"Q": found[query], "K": found[key]}, found[move], found[leave][0])
 
     return rule
 
@@ -2979,12 +2829,12 @@ def with_digest(rule: Rule) -> Rule:
 
 
 def attention_map(value: Any, what: str, claim: Claim) -> Attention:
-    if value in ("softmax", "given"):
-        return Attention(claim.shape, str(value), frozenset(), 0)
+    if value == "softmax":
+        return Attention(claim.shape, value, frozenset(), 0)
     said = value.split("+") if isinstance(value, str) else []
     names = [part.partition(":")[0] for part in said]
     if not said or names != [name for name in PARTS if name in names]:
-        raise Malformed(f"{what} is {quote(value)}, known: softmax, given, or {', '.join(PARTS)} in this order")
+        raise Malformed(f"{what} is {quote(value)}, known: softmax, or {', '.join(PARTS)} in this order")
     window = 0
     for part, name in zip(said, names, strict=True):
         if name == "window" and re.fullmatch("window:[1-9][0-9]{0,17}", part, re.ASCII):
@@ -3077,7 +2927,6 @@ class Kind:
     ranked: ClassVar[bool] = True  # "universal" comes with a rank
     brief: ClassVar[bool] = True  # untied targets go without saying
     stored: ClassVar[bool] = True  # weights from a file can be meant
-    about_one: ClassVar[bool] = False  # target, which --target can name
     methods: ClassVar[list[type[Kind]]] = []
     serves: ClassVar[Any] = staticmethod(lambda claim: True)  # which claims a method is for
     constructions: ClassVar[Any] = staticmethod(lambda claim: (*INDEX_HOSTS, *RANDOM))  # that the kind is for
@@ -3201,8 +3050,6 @@ def check_document(document: object, folder: str, options: Options, facts: dict[
         facts["weights"] = claim.weights_digest
     found = read_evidence(claim, evidence)
     facts |= claim.digests
-    if options.target and not kind.about_one:
-        raise Stop("the certificate is not about one target, hence not about the one given")
     if verdict not in kind.proves:
         raise Stop(f'{kind.name} does not prove "{verdict}"')
     if "rank" in claim.stated:
@@ -3902,16 +3749,15 @@ BOUND = ("target", "E", "X")  # what a claim names by digests
 
 
 @dataclass
-class Enclosure(Kind, several=True):
+class Enclosure(Kind):
     """Host and target are run on the input, as the format defines them, in integers with error bounds that every
     operation carries along: rounding, remainders of series, roots. The bounds stated are compared with what comes out;
-    the precision is raised until that settles it. With attention given as rational matrices nothing is rounded."""
+    the precision is raised until that settles it."""
 
     name = "enclosure"
-    verdicts = proves = ("within", "apart", "equal")
+    verdicts = proves = ("within", "apart")
     notions = ("one emulation",)
     targets = ("this one",)
-    about_one = True
     target: GivenTarget = given(with_digest(given_target))
     E: list[Ball] = given(with_digest(numbers(lambda c: c.shape.d_in, lambda c: c.shape.m)))
     X: list[Ball] = given(with_digest(numbers(lambda c: c.stated["context"], lambda c: c.shape.d_in)))
@@ -3919,22 +3765,16 @@ class Enclosure(Kind, several=True):
     @classmethod
     def fields_stated(cls, statement: dict[str, Any], verdict: str) -> dict[str, Rule]:
         rules = {"attention": attention_map, "context": number(1)}
-        if verdict != "equal":
-            rules |= {"digits": number(1), "difference": tuple_of(entry, entry)}
-        return rules | dict.fromkeys(BOUND if any(name in statement for name in BOUND) else (), digest)
+        rules |= {"digits": number(1), "difference": tuple_of(entry, entry)}
+        return rules | dict.fromkeys(BOUND, digest)
 
     def __post_init__(self) -> None:
-        claim = self.claim
-        self.attention, self.digits = claim.stated["attention"], claim.stated.get("digits", 0)
-        self.low, self.high = claim.stated.get("difference", (0, 0))
-        if self.digits and not 0 <= self.low < self.high:
+        stated = self.claim.stated
+        self.attention, self.digits, (self.low, self.high) = stated["attention"], stated["digits"], stated["difference"]
+        if not 0 <= self.low < self.high:
             raise Malformed("difference is not a pair 0 <= a < b")
-        if not self.digits and self.method == "interval":
-            raise Malformed('"equal" is for given attention only')
         if self.digits > MAX_DIGITS:
             raise OverLimit(f"digits is {figure(self.digits)}, allowed are {MAX_DIGITS}")
-        if claim.options.target:
-            require_target(claim.shape, self.target.width, self.target.forms(), claim.options.target)
 
     def difference(self, bits: int) -> tuple[Fraction, Fraction]:
         """Bounds of the largest entry of |UTF(X, E) - T(X)|."""
@@ -3952,21 +3792,18 @@ class Enclosure(Kind, several=True):
 
     def check(self) -> None:
         claim, low, high, verdict = self.claim, self.low, self.high, self.claim.stated["verdict"]
-        if wrong := [name for name in BOUND if claim.stated.get(name, claim.digests[name]) != claim.digests[name]]:
+        if wrong := [name for name in BOUND if claim.stated[name] != claim.digests[name]]:
             raise Stop(f"the {wrong[0]} given is not the one that the claim names")
-        if verdict != "equal" and verdict != ("apart" if low else "within"):
+        if verdict != ("apart" if low else "within"):
             raise Stop(f'the difference stated does not say "{verdict}"')
-        bits = 0 if self.method == "rational" else 64 + 4 * self.digits
+        bits = 64 + 4 * self.digits
         most = max(16 * bits, 2**13)
         while True:
             least, largest = (10**self.digits * bound for bound in self.difference(bits))
             if low <= least and largest <= high:
                 return
             if least > high or largest < low:
-                than = (
-                    "differ" if verdict == "equal" else f"are {'less' if largest < low else 'more'} than stated apart"
-                )
-                raise Stop(f"the outputs {than}")
+                raise Stop(f"the outputs are {'less' if largest < low else 'more'} than stated apart")
             if bits >= most:
                 raise Stop(f"the difference stated could not be established with {bits} bits")
             bits *= 2
@@ -3974,11 +3811,9 @@ class Enclosure(Kind, several=True):
     def says(self, verdict: str, facts: dict[str, Any]) -> str:
         where, context, low, high = self.attention.name, self.claim.stated["context"], self.low, self.high
         facts |= {"attention": where, "context": context}
-        found = "the outputs are equal exactly"
-        if self.digits:
-            facts |= {"digits": self.digits, "difference": [stated(low), stated(high)]}
-            least = f"at least {scientific(low, self.digits, up=False)} and " if low else ""
-            found = f"the outputs are {least}at most {scientific(high, self.digits, up=True)} apart"
+        facts |= {"digits": self.digits, "difference": [stated(low), stated(high)]}
+        least = f"at least {scientific(low, self.digits, up=False)} and " if low else ""
+        found = f"the outputs are {least}at most {scientific(high, self.digits, up=True)} apart"
         names = ", ".join(f"{name} {facts[name][:16]}" for name in BOUND)
         return f"{verdict}, {found} ({names}; attention {where}, n = {context}): {self.claim}"
 
@@ -3988,181 +3823,6 @@ def scientific(n: int, digits: int, *, up: bool) -> str:
     dropped = max(0, n.bit_length() * 30103 // 100000 - 5)  # log10(2) = 0.30103
     text = str(-(-n // 10**dropped) if up else n // 10**dropped)
     return f"{text[0]}{'.' if text[1:] else ''}{text[1:]}e{len(text) - 1 + dropped - digits}"
-
-
-@dataclass
-class Interval(Enclosure):
-    method = "interval"
-    serves = staticmethod(lambda claim: claim.stated["attention"].name != "given")
-
-
-def stochastic(value: Any, what: str, claim: Claim) -> list[Ball]:
-    """Attention matrices: rows of numbers >= 0 that sum to 1."""
-    n, every = claim.stated["context"], claim.shape.layers * claim.shape.heads
-    held = numbers(n, n, every)(value, what, claim)
-    if any(min(row) < 0 or sum(row) != ball.unit.denominator for ball in held for row in ball.rows):
-        raise Malformed("a row of a given attention matrix has a negative entry, or does not sum to 1")
-    return held
-
-
-@dataclass
-class Rational(Enclosure):
-    method = "rational"
-    serves = staticmethod(lambda claim: claim.stated["attention"].name == "given")
-    matrices: list[Ball] = given(stochastic, name="attention")
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        self.attention = replace(self.attention, given=tuple(self.matrices))
-
-
-POINT_BITS = 128  # of the random weights. A file has fewer than 2^26 layers, so a wrong equation passes below 2^-100
-State = tuple[int, list[int]]  # row i of W_E M_w, as (i, w)
-Reader = tuple[str, list[int], int]  # a column: (kind, the letters from the boundary on, coordinate)
-
-
-@dataclass(frozen=True)
-class Minor:
-    """Rows and columns of the target's Hankel matrix at a boundary; with combinations, these take the columns'
-    place."""
-
-    boundary: int
-    rows: list[State]
-    columns: list[Reader]
-    combinations: Matrix | None = None
-
-
-def read_minor(rows: object, columns: object, combinations: object, claim: Claim, boundary: int) -> Minor:
-    """combinations: None where the columns themselves are taken."""
-    s, left = claim.shape, claim.shape.layers - boundary
-    letter = number(0, s.letters)
-
-    def reader(value: Any, what: str, _: Claim) -> Reader:
-        kind, word, coordinate = tuple_of(one_of("Q", "K", "OV"), many(letter), entry)(value, what, claim)
-        if len(word) != left if kind == "OV" else not 1 <= len(word) <= left:
-            raise Malformed("a word does not have the length that its place asks for")
-        if kind != "OV" and word[-1] < s.residual:
-            raise Malformed("the word of a Q or K column does not end in a head")
-        return (
-            kind,
-            word,
-            number(0, s.d_out if kind == "OV" else s.head_dim)(coordinate, "the coordinate of a column", claim),
-        )
-
-    states = many(tuple_of(number(0, s.d_in), many(letter, boundary)))(rows, "rows", claim)
-    readers = many(reader)(columns, "columns", claim)
-    found = None
-    if combinations is not None:
-        if not states or not readers:
-            raise Malformed("a step has no rows or no columns")
-        found = matrix(len(states), len(readers))(combinations, "combinations", claim)
-    elif len(states) != len(readers):
-        raise Malformed("there are not as many columns as rows")
-    return Minor(boundary, [(i, word) for i, word in states], readers, found)
-
-
-def modulo(forms: Forms, p: int) -> Forms:
-    """The numerators modulo p."""
-
-    def small(ball: Ball) -> Ball:
-        return Ball([[v % p for v in row] for row in ball.rows])
-
-    read = {kind: [[*map(small, heads)] for heads in layers] for kind, layers in forms.read.items()}
-    return Forms(small(forms.enter), read, [[*map(small, heads)] for heads in forms.move], small(forms.leave))
-
-
-def minors(value: Any, what: str, claim: Claim) -> list[Minor]:
-    """The first minor with those of the steps; and the prime."""
-    boundary, columns, p, rows, steps = record(value, what, "boundary", "columns", "prime", "rows", "steps")
-    claim.read["prime"] = prime(p, "prime", claim)
-    end = claim.shape.layers + 1
-    at = number(0, end)(boundary, "boundary", claim)
-    found = [read_minor(rows, columns, None, claim, at)]
-    for step in many(lambda step, *_: step)(steps, "steps", claim):
-        if not claim.shape.residual:
-            raise Malformed("there are steps without a residual stream")
-        boundary, combinations, columns, rows = record(step, "a step", "boundary", "combinations", "columns", "rows")
-        at = number(at + 1, end)(boundary, "the boundary of a step", claim)
-        found.append(read_minor(rows, columns, [] if combinations is None else combinations, claim, at))
-    return found
-
-
-@dataclass
-class Realization(Kind):
-    """One target: E R_w R_Q = M_w W_Q and so on hold for all words w if they hold, as polynomials, when the heads of
-    each layer are added up with indeterminate weights. That is tested in exact integers at a random point of 128 bits.
-    No smaller host does it: rows W_E M_w and columns that read them have a minor that is nonzero modulo a prime, while
-    any host writes it as a product through its m coordinates. With a residual stream states stay, and combinations of
-    columns that vanish on all states known before and have a nonzero minor with new ones add so many. Kernel: identity
-    at a random point, rank witness (elimination)."""
-
-    name = "realization"
-    verdicts = proves = ("least m",)
-    targets = ("this one",)
-    brief = False
-    about_one = True
-    target: Forms = given(with_digest(forms("W_E", "W_Q", "W_K", "M", "W_U", host=False)))
-    host: Forms = given(forms("E", "R_Q", "R_K", "R_V", "U", host=True))
-    lower: list[Minor] = given(minors)
-
-    @classmethod
-    def fields_stated(cls, statement: dict[str, Any], verdict: str) -> dict[str, Rule]:
-        return {"target": digest}
-
-    @classmethod
-    def read_host(cls, claim: Claim, host: dict[str, Any]) -> None:
-        (every,) = record(host, "host", "every")
-        claim.construction = "every " + choice(every, "every", "host")
-
-    def __post_init__(self) -> None:
-        self.width, self.prime = self.claim.read["width"], self.claim.read["prime"]
-        if self.claim.options.target:
-            require_target(self.claim.shape, self.width, self.target, self.claim.options.target)
-
-    def check(self) -> None:
-        s, host, target = self.claim.shape, self.host, self.target
-        if self.claim.digests["target"] != self.claim.stated["target"]:
-            raise Stop("the target given is not the one that the claim names")
-        require_prime(self.prime)
-        count = max(1, sum(len(minor.rows) for minor in self.lower))
-        if count != s.m:
-            raise Stop(f"the rows of the lower bound show m >= {figure(count)}, stated is {figure(s.m)}")
-        x, y = host.enter, target.enter
-        states = [y]  # by boundary, the sum of all W_E M_w with the weights of their words
-        for layer in range(s.layers):
-            for kind, head in ((kind, head) for kind in "QK" for head in range(s.heads)):
-                if not same(x.times(host.read[kind][layer][head], 0), y.times(target.read[kind][layer][head], 0)):
-                    raise Stop(f"the {kind} columns of layer {layer + 1}, head {head} do not match")
-            weights = [secrets.randbits(POINT_BITS) for _ in range(s.letters)]
-            x, y = onward(x, host.move[layer], weights, s.residual), onward(y, target.move[layer], weights, s.residual)
-            states.append(y)
-        if not same(x.times(host.leave, 0), y.times(target.leave, 0)):
-            raise Stop("the OV columns do not match")
-        small = modulo(target, self.prime)
-        for minor in self.lower:
-            self.check_minor(minor, small, states)
-
-    def check_minor(self, minor: Minor, small: Forms, states: list[Ball]) -> None:
-        s, p, at = self.claim.shape, self.prime, minor.boundary
-        if not minor.rows:
-            return
-        if minor.combinations is None:
-            columns = [reading(s, small, at, reader, p) for reader in minor.columns]
-        else:
-            parts = [*zip(*(reading(s, self.target, at, reader) for reader in minor.columns), strict=True)]
-            columns = [[sum(map(mul, line, entries)) for entries in parts] for line in minor.combinations]
-            if any(sum(map(mul, row, column)) for row in states[at - 1].rows for column in columns):
-                raise Stop(f"the combinations at boundary {at} do not vanish on the states known before")
-            columns = [[v % p for v in column] for column in columns]
-        rows = (reached(s, small, state, p) for state in minor.rows)
-        table = [array(U32, [sum(map(mul, row, column)) % p for column in columns]) for row in rows]
-        if not rank_reaches(table, p, len(table)):
-            raise Stop(f"the minor at boundary {at} is zero modulo {p}")
-
-    def says(self, verdict: str, facts: dict[str, Any]) -> str:
-        s = self.claim.shape
-        facts["width"] = stated(self.width)
-        return f"{verdict} {self.claim.how}: m = {figure(s.m)} for target {facts['target'][:16]} at {s.without_m()}"
 
 
 # ----------------------------------------------------------------------------------------------------
@@ -4339,11 +3999,6 @@ def parser(program: str) -> Parser:
         metavar="FILE|FOLDER",
         help="a file of weights, tried before those beside the certificate, or a folder of them, tried after",
     )
-    found.add_argument(
-        "--target",
-        metavar="FILE",
-        help="the target, as a safetensors file, that certificates must be about (kinds enclosure and realization)",
-    )
     found.add_argument("--kind", choices=KINDS, metavar="KIND", help="look at certificates of this kind only")
     found.add_argument("--numpy", action="store_true", help="ranks and witnesses with NumPy (trusted then, too)")
     return found
@@ -4352,9 +4007,7 @@ def parser(program: str) -> Parser:
 def options_of(parser: Parser, args: argparse.Namespace) -> Options:
     if missing := [place for place in args.weights if not os.path.exists(place)]:
         parser.error(f"--weights {quote(missing[0])}: there is no such file or folder")
-    if args.target and not os.path.isfile(args.target):
-        parser.error(f"--target {quote(args.target)}: there is no such file")
-    return Options(args.numpy, tuple(args.weights), args.target or "")
+    return Options(args.numpy, tuple(args.weights))
 
 
 def reported(args: argparse.Namespace, judge: Judge, trusted: str = "") -> int:

@@ -10,9 +10,7 @@ import hashlib
 from math import lcm
 from typing import Any
 
-import numpy as np
-
-from utfproof.attention import PARTS, GivenAttention, SoftmaxAttention
+from utfproof.attention import PARTS, SoftmaxAttention
 from utfproof.certificates.format import Certificate, integer, stating
 from utfproof.emulation.enclosure import Enclosure, enclose
 from utfproof.errors import MalformedInput
@@ -23,10 +21,8 @@ NOTION = "one emulation"
 TARGETS = "this one"
 
 
-def attention_name(kernel: SoftmaxAttention | GivenAttention, heads: int) -> str:
-    """The claim's `attention`: "given", "softmax", or its parts in their fixed order. MalformedInput for what has no name."""
-    if isinstance(kernel, GivenAttention):
-        return "given"
+def attention_name(kernel: SoftmaxAttention, heads: int) -> str:
+    """The claim's `attention`: "softmax", or its parts in their fixed order. MalformedInput for what has no name."""
     if not all(part.certified(heads) for part in kernel.parts):
         *most, last = (part.certified_words.format(heads=heads) for part in PARTS if part.certified_words)
         raise MalformedInput(f"the certificate format has no name for {kernel}; it knows {', '.join(most)}, and {last}")
@@ -57,7 +53,7 @@ def certify_enclosure(
     target: Target,
     E: Array,
     X: Array,
-    kernel: SoftmaxAttention | GivenAttention,
+    kernel: SoftmaxAttention,
     digits: int,
     *,
     max_memory: int | None = None,
@@ -65,7 +61,7 @@ def certify_enclosure(
     """Enclose the difference of the two outputs to so many decimal places and write it down.
 
     named: the claim's `host`, as `sources.host_document` gives it, or {"system": …, "weights": digest}; `host` is that
-    host. The verdict is "within" 10^-digits, "apart", or "equal" (attention given as rational matrices only).
+    host. The verdict is "within" 10^-digits, or "apart".
     Raises as `enclose` does, and MalformedInput for a kernel that the format has no name for.
     """
     name = attention_name(kernel, host.shape.heads)
@@ -80,7 +76,7 @@ def enclosure_certificate(
     target: Target,
     E: Array,
     X: Array,
-    kernel: SoftmaxAttention | GivenAttention,
+    kernel: SoftmaxAttention,
     found: Enclosure,
     name: str,
 ) -> Certificate:
@@ -92,14 +88,11 @@ def enclosure_certificate(
         "verdict": found.verdict,
         "attention": name,
         "context": integer(len(X)),
+        "digits": found.digits,
+        "difference": [integer(unit) for unit in found.units],
     }
-    if found.verdict != "equal":
-        claim |= {"digits": found.digits, "difference": [integer(unit) for unit in found.units]}
     import rfc8785
 
     objects = {"target": target_document(target), "E": numbers(E), "X": numbers(X)}
     claim |= {name: hashlib.sha256(rfc8785.dumps(value)).hexdigest() for name, value in objects.items()}
-    evidence: dict[str, Any] = {"method": "rational" if isinstance(kernel, GivenAttention) else "interval", **objects}
-    if isinstance(kernel, GivenAttention):
-        evidence["attention"] = numbers(np.asarray(kernel.matrices))
-    return stating("enclosure", host.shape, host.m, claim, evidence)
+    return stating("enclosure", host.shape, host.m, claim, objects)

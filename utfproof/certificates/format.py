@@ -44,8 +44,8 @@ class Certificate:
 
     @property
     def universal(self) -> bool:
-        """True if it certifies universality by the claim's notion, False if it refutes it, or (an enclosure or a
-        realization, about one target) says nothing of it."""
+        """True if it certifies universality by the claim's notion, False if it refutes it, or (an enclosure, about
+        one target) says nothing of it."""
         return self.document["claim"]["verdict"] == "universal"
 
     def to_bytes(self) -> bytes:

@@ -26,8 +26,6 @@ UNTIED, TARGETS = ("all untied",), ("all untied", "all tied")
 CLASSES = (*TARGETS, "generic untied", "generic tied")
 TARGET = {"system": ("target", "looped-target"), "width": WHOLE}
 _TENSORS = ("W_Q", "W_K", "W_V", "W_O")
-_POSITION = [Either(DIGITS, [DIGITS], str)]
-_LOWER = {"boundary": WHOLE, "columns": [_POSITION], "rows": [_POSITION]}
 
 
 def _kind(name: str, claim: dict[str, Any], evidence: dict[str, Any]) -> dict[str, Any]:
@@ -86,20 +84,11 @@ CERTIFICATES: dict[str, dict[str, Any]] = {
     ),
     "enclosure": _kind(
         "enclosure",
-        _claim(DRAWN, ("one emulation",), ("this one",), ("equal", "within", "apart"))
-        | {"attention": str, "context": WHOLE, "difference?": [DIGITS], "digits?": WHOLE, "E?": str, "X?": str, "target?": str},
+        _claim(DRAWN, ("one emulation",), ("this one",), ("within", "apart"))
+        | {"attention": str, "context": WHOLE, "difference": [DIGITS], "digits": WHOLE, "E": str, "X": str, "target": str},
         {
-            "method": ("interval", "rational"), "E": NUMBERS, "X": NUMBERS, "attention?": NUMBERS,
+            "E": NUMBERS, "X": NUMBERS,
             "target": TARGET | dict.fromkeys(_TENSORS, NUMBERS) | {"W_E?": NUMBERS, "W_U?": NUMBERS},
-        },
-    ),
-    "realization": _kind(
-        "realization",
-        _claim({"every": str}, MATCHING, ("this one",), ("least m",), target=str),
-        {
-            "host": {"E": NUMBERS, "R_Q": [NUMBERS], "R_K": [NUMBERS], "R_V": [NUMBERS], "U": NUMBERS},
-            "lower": _LOWER | {"prime": WHOLE, "steps": [_LOWER | {"combinations": [[DIGITS]]}]},
-            "target": {"M": [NUMBERS], "W_E": NUMBERS, "W_K": [NUMBERS], "W_Q": [NUMBERS], "W_U": NUMBERS, "width": WHOLE},
         },
     ),
 }  # fmt: skip

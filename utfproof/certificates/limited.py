@@ -165,7 +165,7 @@ def main(argv: list[str]) -> None:
     """The child's command line: one JSON array."""
     given: dict[str, Any]
     given, memory, seconds = json.loads(argv[0])
-    serve(Options(given["numpy"], tuple(given["weights"]), given["target"]), memory, seconds)
+    serve(Options(given["numpy"], tuple(given["weights"])), memory, seconds)
 
 
 if __name__ == "__main__":

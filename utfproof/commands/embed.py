@@ -224,9 +224,6 @@ def embed(
         ),
     ] = False,
     minimize: Annotated[bool, option("Write the smallest host of this target (or one of --m).", "--minimize")] = False,
-    certificate: Annotated[
-        Path | None, written("--minimize: write the evidence that m is least (.json).", advanced=True)
-    ] = None,
     within: Annotated[
         float | None,
         option(
@@ -249,8 +246,6 @@ def embed(
     """
     given = Given(locals())
     limit = max_memory
-    if certificate is not None and not minimize:
-        raise MalformedInput("--certificate is the evidence of --minimize")
     if within is not None and not minimize:
         raise MalformedInput("--within is about hosts of fewer dimensions: say --minimize")
     if tokens is None or positions is None or module is None:
@@ -259,7 +254,7 @@ def embed(
         )
     if host != OWN_NORM or minimize:
         options.refuse_given(stated, "it is about HOST own-norm", "plus_constant")
-    require_writable(output, certificate)
+    require_writable(output)
     if not minimize:
         options.refuse_undrawn(stated, host, "law", "dtype", *(["seed"] if layout == OWN_LAYOUT else []))
     model: Target | Reading
@@ -283,7 +278,6 @@ def embed(
             embed_minimize.Asked(
                 Path(host),
                 output,
-                certificate,
                 target,
                 m,
                 within,

@@ -1,4 +1,4 @@
-"""`utfproof embed --minimize`: the smallest host of one target or model, its E, and evidence that no smaller one matches."""
+"""`utfproof embed --minimize`: the smallest host of one target or model, and its E."""
 
 from __future__ import annotations
 
@@ -27,7 +27,6 @@ class Asked:
 
     host: Path
     output: Path
-    certificate: Path | None
     source: Path
     m: int | None
     within: float | None
@@ -53,8 +52,8 @@ def minimize(asked: Asked, model: Target | Reading, sequences: list[Any] | None)
     from utfproof.weights import write_embedding, write_host
 
     _require_paths(asked)
-    if asked.within is not None and (asked.m is not None or asked.certificate is not None or isinstance(model, Target)):
-        raise MalformedInput("--within is for models, and finds m itself: leave out --m and --certificate")
+    if asked.within is not None and (asked.m is not None or isinstance(model, Target)):
+        raise MalformedInput("--within is for models, and finds m itself: leave out --m")
     facts: dict[str, str] = {}
     code = 0
     if isinstance(model, Target):
@@ -77,9 +76,8 @@ def minimize(asked: Asked, model: Target | Reading, sequences: list[Any] | None)
 
 
 def _smallest(asked: Asked, target: Target, width: int, constants: int) -> Smallest:
-    """The least m for this target by matching, a host of that size and E, and the certificate where a path is given. width:
-    the model's own; constants: coordinates for its biases."""
-    from utfproof.models.realization.certificate import certificate, require_valid
+    """The least m for this target by matching, a host of that size and E. width: the model's own; constants: coordinates
+    for its biases."""
     from utfproof.models.realization.hankel import forms, least_dimension
     from utfproof.models.realization.host import least_host
 
@@ -105,12 +103,6 @@ def _smallest(asked: Asked, target: Target, width: int, constants: int) -> Small
         "structure": "; ".join(shown) or "none found: every head is read, of full rank, and none repeats another",
         "beside": f"{itself}; {spare}",
     }
-    if asked.certificate is not None:
-        with stage("certificate that m is least"):
-            evidence = certificate(least, host, E)
-            require_valid(evidence)
-        evidence.write(asked.certificate)
-        rows["certificate"] = document["certificate_file"] = str(asked.certificate)
     floats: dict[str, Any] = {name: _floats(getattr(host, name)) for name in ("R_Q", "R_K", "R_V", "U")}
     return Smallest(replace(host, **floats), _floats(E), document, rows)
 
@@ -166,11 +158,9 @@ def _require_paths(asked: Asked) -> None:
         raise MalformedInput(
             f"--minimize writes the smallest host to HOST: name a .safetensors file, not {str(asked.host)!r}"
         )
-    if asked.certificate is not None and asked.certificate.suffix != ".json":
-        raise MalformedInput(f"a certificate's file name ends in .json, got {asked.certificate}")
-    written = [asked.host, asked.output, *([asked.certificate] if asked.certificate is not None else [])]
+    written = [asked.host, asked.output]
     if len({str(path.absolute()) for path in written}) < len(written):
-        raise MalformedInput("HOST, --output and --certificate must be different files")
+        raise MalformedInput("HOST and --output must be different files")
     require_writable(*written)
     for path in written:
         options.require_distinct(path, asked.source)

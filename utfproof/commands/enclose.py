@@ -13,7 +13,7 @@ from utfproof.cli.outcome import Outcome
 from utfproof.commands.certify import require_json
 from utfproof.commands.pairs import PairOptions, pair_of
 from utfproof.emulation.laws import TARGET_LAWS
-from utfproof.errors import NotDefined
+from utfproof.errors import MalformedInput, NotDefined
 from utfproof.shapes import positive_integer
 from utfproof.systems import Universal
 
@@ -29,9 +29,7 @@ def enclose(
     output: Annotated[Path | None, written("Certificate to write (.json).", "-o", "--output")] = None,
     target_law: Annotated[str, option("Law of the random target", choices=TARGET_LAWS)] = "uniform",
     context: Annotated[int, option("Context length n.", check=positive_integer)] = 1,
-    attention: Annotated[
-        str, option(f"Kernel: {', '.join(KERNEL_NAMES)} joined with '+'; given: matrices from outside.")
-    ] = "softmax",
+    attention: Annotated[str, option(f"Kernel: {', '.join(KERNEL_NAMES)} joined with '+'.")] = "softmax",
     shape: ShapeOptions,
     pair: PairOptions,
     draw: Draw,
@@ -43,7 +41,7 @@ def enclose(
     A statement about one target, one E and one input X, not about universality. Exit 0: outputs are equal or within 10^-N. 1:
     they differ by more.
     """
-    from utfproof.attention import SeededAttention, parse_kernel
+    from utfproof.attention import SoftmaxAttention, parse_kernel
     from utfproof.certificates.enclosures import attention_name, enclosure_certificate
     from utfproof.emulation import enclosure
     from utfproof.emulation.compare import random_input
@@ -57,10 +55,10 @@ def enclose(
     machine, seed = found.host, draw.seed
     tied = pair.tied_targets or tied_targets_only(machine)
     target = drawn_targets(found.targets, seed, target_law, width=pair.width, tied=tied, max_memory=max_memory)(0)
-    kernel: Any = parse_kernel(attention, machine.shape.heads, machine.shape.head_dim)
-    enclosure.require_size(machine, target, context, enclosure.first_bits(kernel, digits), max_memory)
-    if isinstance(kernel, SeededAttention):
-        kernel = kernel.rational(machine.shape.layers, machine.shape.heads, context)
+    kernel = parse_kernel(attention, machine.shape.heads, machine.shape.head_dim)
+    if not isinstance(kernel, SoftmaxAttention):
+        raise MalformedInput(f"an enclosure is for softmax attention, got --attention {attention}")
+    enclosure.require_size(machine, target, context, enclosure.first_bits(digits), max_memory)
     name = attention_name(kernel, machine.shape.heads)
     X, E, method = random_input(machine.shape, context, seed), found.embedding, "given"
     if E is None:
@@ -94,8 +92,7 @@ def named_host(argument: str, host: Universal, draw: Draw, limit: int | None) ->
 
 def _outcome(name: str, host: Universal, found: Enclosure, about: dict[str, Any], files: list[str]) -> Outcome:
     low, high = (decimal(units, found.digits) for units in found.units)
-    within = found.verdict in ("within", "equal")
-    result = {"within": f"outputs within 10^-{found.digits}", "equal": "outputs are equal, as rational numbers"}
+    within = found.verdict == "within"
     document = {
         "verdict": found.verdict,
         "notion": "one emulation",
@@ -107,14 +104,12 @@ def _outcome(name: str, host: Universal, found: Enclosure, about: dict[str, Any]
         "files": files,
     }
     rows = {
-        "result": result.get(found.verdict, "outputs DIFFER"),
+        "result": f"outputs within 10^-{found.digits}" if within else "outputs DIFFER",
         "max |UTF(X, E) - T(X)|": f"at most {high}" if within else f"between {low} and {high}",
         "shape": f"{host.shape}, m = {host.m}",
         "run": f"one target, one input of n = {about['context']}, attention {about['attention']}",
         "E": about["embedding"],
-        "arithmetic": f"balls of {found.precision_bits} bits; every rounding is enclosed"
-        if found.precision_bits
-        else "rational numbers; nothing is rounded",
+        "arithmetic": f"balls of {found.precision_bits} bits; every rounding is enclosed",
         "means": "a statement about this target, E and X only, not about universality",
         **({"certificate": ", ".join(files)} if files else {}),
     }

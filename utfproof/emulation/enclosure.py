@@ -1,9 +1,8 @@
 """How far one host with one embedding E is from one target on one input X, enclosed rigorously.
 
 Weights, E and X are exact numbers (floats are the dyadic rationals that they are); attention is evaluated in ball arithmetic
-(FLINT's arb) whose precision is doubled until the enclosure is as narrow as asked for. Where attention is given as rational
-matrices, outputs are rational and the difference is computed exactly. A statement about one emulation says nothing about
-other targets, inputs or embeddings. Axis letters as in `systems`.
+(FLINT's arb) whose precision is doubled until the enclosure is as narrow as asked for.
+A statement about one emulation says nothing about other targets, inputs or embeddings. Axis letters as in `systems`.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from utfproof.attention import AttentionKernel, GivenAttention, SoftmaxAttention
+from utfproof.attention import AttentionKernel, SoftmaxAttention
 from utfproof.attention.part import ball
 from utfproof.errors import MalformedInput, ResourceLimit
 from utfproof.ground.arrays import Array, exact, transpose
@@ -43,7 +42,7 @@ DOUBLINGS = 4
 class Enclosure:
     """lower <= max |UTF(X, E) - T(X)| <= upper, both multiples of 10^-digits, for this one X, E and target.
 
-    precision_bits: of the ball arithmetic that showed it; 0 for exact rational arithmetic. The bounds are at most two units
+    precision_bits: of the ball arithmetic that showed it. The bounds are at most two units
     apart, and the lower one is 0 only if the upper one is one unit.
     """
 
@@ -54,10 +53,8 @@ class Enclosure:
 
     @property
     def verdict(self) -> str:
-        """ "within" 10^-digits, "apart" by at least the lower bound, or "equal"."""
-        if self.lower:
-            return "apart"
-        return "within" if self.upper else "equal"
+        """ "within" 10^-digits, or "apart" by at least the lower bound."""
+        return "apart" if self.lower else "within"
 
     @property
     def units(self) -> tuple[int, int]:
@@ -164,43 +161,23 @@ def _difference(host: Universal, target: Target, E: Array, X: Array, kernel: Att
     return host.forward(X, E, kernel) - target.forward(X, kernel)
 
 
-def exact_difference(host: Universal, target: Target, E: Array, X: Array, attention: Array) -> Fraction:
-    """max |UTF(X, E) - T(X)| as a rational number, under the attention matrices [L, H, n, n] given.
-
-    Raises MalformedInput for shapes that do not fit, or matrices that are not row-stochastic.
-    """
-    host, target, E, X = _prepared(host, target, E, X)
-    matrices = exact(attention)
-    expected = (host.shape.layers, host.shape.heads, len(X), len(X))
-    if matrices.shape != expected:
-        raise MalformedInput(f"attention has shape {list(matrices.shape)}, expected {list(expected)}")
-    if any(x < 0 for x in matrices.reshape(-1)) or any(x != 1 for x in matrices.sum(axis=-1).reshape(-1)):
-        raise MalformedInput("attention is not row-stochastic: an entry is negative, or a row does not sum to 1")
-    require_size(host, target, len(X), 0)
-    return Fraction(max(abs(x) for x in _difference(host, target, E, X, GivenAttention(matrices)).reshape(-1)))
-
-
 def enclose(
     host: Universal,
     target: Target,
     E: Array,
     X: Array,
-    kernel: SoftmaxAttention | GivenAttention,
+    kernel: SoftmaxAttention,
     digits: int,
     *,
     max_memory: int | None = None,
 ) -> Enclosure:
-    """Enclose max |UTF(X, E) - T(X)| between two multiples of 10^-digits, in exact or ball arithmetic.
+    """Enclose max |UTF(X, E) - T(X)| between two multiples of 10^-digits, in ball arithmetic.
 
     E [d_in, m] and X [n, d_in]; floats are taken as the dyadic rationals that they are. Positions are 0 ... n-1.
     Raises MalformedInput for what does not fit, ResourceLimit before allocating, beyond sizes that take minutes, and where
     the precision allowed does not settle the last digit (the difference may be a multiple of 10^-digits exactly).
     """
-    bits = first_bits(kernel, digits)
-    if isinstance(kernel, GivenAttention):
-        found = exact_difference(host, target, E, X, kernel.matrices) * 10**digits
-        units = (ceil(found) - 1, floor(found) + 1) if found > 1 else (0, ceil(found))
-        return _enclosure(units, digits, 0)
+    bits = first_bits(digits)
     if reason := kernel.unfit(host.shape.head_dim):
         raise MalformedInput(reason)
     host, target, E, X = _prepared(host, target, E, X)
@@ -210,7 +187,8 @@ def enclose(
         with stage(f"enclosure with {bits} bits"):
             bounds = _bounds(host, target, E, X, kernel, digits, bits)
         if bounds is not None and (bounds == (0, 1) or (bounds[0] and bounds[1] - bounds[0] <= 2)):
-            return _enclosure(bounds, digits, bits)
+            low, high = (Fraction(bound, 10**digits) for bound in bounds)
+            return Enclosure(low, high, digits, bits)
         if bits >= most:
             raise ResourceLimit(
                 f"{bits} bits do not settle digit {digits} of the difference of the outputs; ask for other digits"
@@ -218,17 +196,12 @@ def enclose(
         bits *= 2
 
 
-def first_bits(kernel: AttentionKernel, digits: int) -> int:
-    """The precision that is tried first; 0 for exact rational arithmetic. MalformedInput or ResourceLimit for such a number of
-    digits."""
+def first_bits(digits: int) -> int:
+    """The precision that is tried first. MalformedInput or ResourceLimit for such a number of digits."""
     digits = positive_integer("digits", digits)
     if digits > MAX_DIGITS:
         raise ResourceLimit(f"{digits} digits were asked for, the limit is {MAX_DIGITS}")
-    return 0 if isinstance(kernel, GivenAttention) else 64 + 4 * digits
-
-
-def _enclosure(units: tuple[int, int], digits: int, bits: int) -> Enclosure:
-    return Enclosure(Fraction(units[0], 10**digits), Fraction(units[1], 10**digits), digits, bits)
+    return 64 + 4 * digits
 
 
 def _bounds(
@@ -258,7 +231,6 @@ def require_size(host: Universal, target: Target, n: int, bits: int, max_memory:
     heads, words = shape.layers * shape.heads, 1 + bits // 64
     dense = not isinstance(host.U, SelectionMatrix)
     held = m * shape.d_in + 4 * n * (m + D + n) + 4 * heads * D * shape.head_dim
-    held += heads * n * n * (bits == 0)  # matrices from outside
     held += (1 if host.tied else shape.layers) * shape.heads * m * (m + 2 * shape.head_dim) if dense else 0
     require_memory(held * (250 + 16 * words), f"an enclosure at {shape}, m = {m}, n = {n},", max_memory)
     products = n * (shape.d_in * m + heads * (n * (m + D + 40) + 4 * D * shape.head_dim))
