@@ -1,4 +1,4 @@
-"""Layer normalisation against hosts that have none: where they fail whatever m is, and the one place where they do not."""
+"""Layer normalisation: hosts that have none, and hosts of two and three layers that normalise their own rows."""
 
 from __future__ import annotations
 
@@ -15,14 +15,19 @@ from utfproof.claims.claim import Agreed, Figure, Instance, Run, agree, check
 from utfproof.claims.decisions import dense, rank_of_matrix
 from utfproof.claims.definition import Watching, given, one_hots, run
 from utfproof.claims.linear import integer_host
-from utfproof.claims.small_models import Grid, array, stochastic_grid
+from utfproof.claims.small_models import array, stochastic_grid
 from utfproof.constructions import build_host
 from utfproof.constructions.normalised import (
     KINDS,
     Norm,
+    TwoLayers,
     embed_one_layer,
+    embed_two_layers,
+    first_layer_directions,
     normalised_forward,
     one_layer_equations,
+    shared_scale,
+    two_layer_host,
     unit_norm,
 )
 from utfproof.constructions.random import integer_target
@@ -41,24 +46,12 @@ def residual(*entry: int) -> Shape:
     return Shape(*entry, residual=True)
 
 
-def simple_target(shape: Shape, columns: Sequence[plain.Rows], W_E: Any = None, W_U: Any = None) -> Target:
-    """One head with constant logits, W_Q = 0; W_V [D, 1] by layer, W_O = e_1."""
-    D = len(columns[0])
-    nothing, ones = (array([[[[value]] * D]] * shape.layers) for value in (0, 1))
-    out = array([[[[1, *[0] * (D - 1)]]]] * shape.layers)
-    return Target(shape, nothing, ones, array([[values] for values in columns]), out, W_E, W_U)
-
-
 def generic_target(shape: Shape) -> Target:
-    """W_V of layer l is (l + 1, 3, 3, ...): nothing cancels."""
-    return simple_target(
-        shape, [[[layer + 1 if i == 0 else 3] for i in range(shape.d_in)] for layer in range(shape.layers)]
-    )
-
-
-def uniform(n: int, layers: int, heads: int = 1) -> Grid:
-    """Every token attends to all alike."""
-    return [[[[Fraction(1, n)] * n for _ in range(n)] for _ in range(heads)] for _ in range(layers)]
+    """One head with constant logits, W_Q = 0; W_V of layer l is (l + 1, 3, 3, ...), W_O = e_1: nothing cancels."""
+    L, D = shape.layers, shape.d_in
+    nothing, ones = (array([[[[value]] * D]] * L) for value in (0, 1))
+    values = array([[[[layer + 1 if i == 0 else 3] for i in range(D)]] for layer in range(L)])
+    return Target(shape, nothing, ones, values, array([[[[1, *[0] * (D - 1)]]]] * L))
 
 
 def vanishes(exact: np.ndarray, balls: np.ndarray) -> Agreed:
@@ -68,65 +61,35 @@ def vanishes(exact: np.ndarray, balls: np.ndarray) -> Agreed:
     )
 
 
-def outputs(
-    system: Any, x: plain.Rows, grid: Grid, norm: Norm, place: str = "pre", E: Any = None
-) -> tuple[np.ndarray, np.ndarray]:
-    """The outputs of a normalised model under attention matrices from outside: exact, and in balls."""
-    slow = run(system, x, None if E is None else plain.rows(E), given(grid), norm=norm, place=place)
-    return normalised_forward(system, array(x), Watching(given(grid)), norm, place, E), array(slow)
-
-
 # --- a host without normalisation ------------------------------------------------------------------------------
-
-
-def _sample(shape: Shape) -> tuple[Universal, np.ndarray]:
-    """A host without a norm and some E."""
-    host = integer_host(shape, matching_dimension(shape), 3)
-    return host, array([[i - j + 1 for j in range(host.m)] for i in range(shape.d_in)])
 
 
 @check("new:normalisation/all-inputs")
 def all_inputs(_: Run) -> Iterator[Instance | Figure]:
     """T(2x) - 2 T(x) for one token, exactly and in balls; a host's is zero."""
+
+    def outputs(target: Target, x: np.ndarray, norm: Norm, place: str = "pre") -> tuple[np.ndarray, np.ndarray]:
+        alone = given([[[[1]]]] * target.shape.layers)
+        slow = run(target, x.tolist(), attention=alone, norm=norm, place=place)
+        return normalised_forward(target, x, Watching(alone), norm, place), array(slow)
+
     for entry, kind in (((1, 1, 1, 1), "rms"), ((1, 1, 1, 2), "rms"), ((1, 1, 1, 2), "layer"), ((1, 2, 1, 2), "rms")):
         shape = residual(*entry)
-        target, grid, (host, E) = generic_target(shape), uniform(1, shape.layers), _sample(shape)
+        target, host = generic_target(shape), integer_host(shape, matching_dimension(shape), 3)
+        E = array([[i - j + 1 for j in range(host.m)] for i in range(shape.d_in)])
         x = array([[2 * j + 1 for j in range(shape.d_in)]])
-        once, twice = (host.forward(v, E, Watching(given(grid))) for v in (x, 2 * x))
+        once, twice = (host.forward(v, E, RationalAttention()) for v in (x, 2 * x))
         # two irrational norms in a row: one layer says it already
         for place in ("pre", "post", "final") if shape.layers == 1 else ("final",):
             for eps in (0, 1):
                 norm = Norm(kind, Fraction(eps))
-                (first, first_balls), (second, second_balls) = (
-                    outputs(target, v.tolist(), grid, norm, place) for v in (x, 2 * x)
-                )
+                (first, first_balls), (second, second_balls) = (outputs(target, v, norm, place) for v in (x, 2 * x))
                 linear = vanishes(second - 2 * first, second_balls - 2 * first_balls)
                 holds = not linear.value and bool((twice == 2 * once).all())
                 yield Instance(shape, holds, f"{kind}, {place}, eps = {eps}", routes=linear.routes)
     one = residual(1, 1, 1, 1)
-    values = [outputs(generic_target(one), [[v]], uniform(1, 1), Norm("rms"))[0][0, 0] for v in (1, 2)]
+    values = [outputs(generic_target(one), array([[v]]), Norm("rms"))[0][0, 0] for v in (1, 2)]
     yield Figure("RMS before the layer at (1,1,1,1), eps = 0: T(1), T(2)", f"{values[0]}, {values[1]}")
-
-
-def _shares(share: Fraction, layers: int) -> Grid:
-    """Attention of two tokens: in the first layer the first one gives this share to the second."""
-    return [[[[1 - share, share], [0, 1]]], *uniform(2, layers - 1)]
-
-
-@check("new:normalisation/every-attention")
-def every_attention(_: Run) -> Iterator[Instance | Figure]:
-    """Outputs at three attention rows, exactly and in balls; a sample host's are in arithmetic progression."""
-    for place, entry in BEHIND:
-        shape = residual(*entry)
-        x, (host, E) = one_hots((0, 1), shape.d_in), _sample(shape)
-        ours = [host.forward(array(x), E, Watching(given(_shares(a, shape.layers))))[0] for a in SHARES]
-        affine = bool((ours[0] + ours[2] == 2 * ours[1]).all())
-        for kind in KINDS:
-            norm = unit_norm(kind, shape.d_in)
-            found = [outputs(generic_target(shape), x, _shares(a, shape.layers), norm, place) for a in SHARES]
-            low, middle, high = ([rows[0] for rows in pair] for pair in found)
-            straight = vanishes(*(a + c - 2 * b for a, b, c in zip(low, middle, high, strict=True)))
-            yield Instance(shape, not straight.value and affine, f"{kind}, {place}", routes=straight.routes)
 
 
 @check("new:normalisation/tokens")
@@ -188,7 +151,7 @@ def one_layer(_: Run) -> Iterator[Instance | Figure]:
         for kind in KINDS:
             norm = unit_norm(kind, shape.d_in)
             E = embed_one_layer(target, norm)
-            solved = bool((E @ matrix == one_layer_equations(target, norm)).all())
+            solved = bool((E @ matrix == np.concatenate(one_layer_equations(target, norm), axis=1)).all())
             same = _same_outputs(host, E, target, norm)
             holds = ranks.value == m and solved and same.value
             yield Instance(shape, holds, kind, routes=(*ranks.routes, *same.routes), m=m)
@@ -203,17 +166,56 @@ def _same_outputs(host: Universal, E: np.ndarray, target: Target, norm: Norm) ->
     return vanishes(exact, array(ours) - array(run(target, x, attention=given(grid), norm=norm)))
 
 
-@check("new:normalisation/positions")
-def positions(_: Run) -> Iterator[Instance | Figure]:
-    """f(a,1) + f(b,2) - f(a,2) - f(b,1), each token attending to itself; then with pairs."""
-    sums = array([[1], [3], [-1], [1]])  # tokens 1 and -1, positions 0 and 2
-    shape, norm, one = Shape(1, 1, 1, 4, 1, residual=True), Norm("rms"), array([[1]])
-    split = simple_target(shape, [[[1]]], array([[1], [-1], [0], [2]]), one)
-    x = [[1, 0, 1, 0], [1, 0, 0, 1], [0, 1, 1, 0], [0, 1, 0, 1]]
-    found = outputs(split, x, [[plain.identity(4)]], norm)
-    additive = vanishes(*(f[0] + f[3] - f[1] - f[2] for f in found))
-    yield Instance(shape, additive.value, "a sum over token and position?", routes=additive.routes)
-    yield Figure("normalised rows (a,1), (a,2), (b,1), (b,2)", ", ".join(str(v) for v in norm(sums)[:, 0]))
-    pairs, host = simple_target(shape, [[[1]]], sums, one), build_host("sparse", shape)
-    served = _same_outputs(host, embed_one_layer(pairs, norm), pairs, norm)
-    yield Instance(shape, served.value, "one one-hot for each pair", routes=served.routes, part="repair", m=host.m)
+# --- hosts that normalise their own rows ------------------------------------------------------------------------
+
+BOUND = 2
+"""On the weights of the targets for which a host is made."""
+
+
+def _served(host: Universal, E: Any, target: Target, norm: Norm) -> Agreed:
+    """Equal queries, keys and outputs, host and target both with the norm before each layer, attention from outside."""
+    x, grid = one_hots((0, 1 % target.shape.d_in), target.shape.d_in), stochastic_grid(target.shape, 2, 1)
+    ours, theirs = Watching(given(grid)), Watching(given(grid))
+    exact = normalised_forward(host, array(x), ours, norm, E=E) - normalised_forward(target, array(x), theirs, norm)
+    slow = run(host, x, plain.rows(E), given(grid), norm=norm)
+    same = vanishes(exact, array(slow) - array(run(target, x, attention=given(grid), norm=norm)))
+    return Agreed(same.value and ours.seen == theirs.seen, same.routes)
+
+
+@check("new:normalisation/two-layers")
+def two_layers(_: Run) -> Iterator[Instance | Figure]:
+    """Queries, keys and outputs."""
+    for entry in ((1, 2, 1, 1), (1, 2, 1, 2), (2, 2, 1, 2)):
+        shape = residual(*entry)
+        target, norm = integer_target(shape, 3, bound=BOUND), unit_norm("rms", shape.d_in)
+        plan = TwoLayers(shape, BOUND, norm)
+        host = two_layer_host(plan)
+        found = _served(host, embed_two_layers(plan, target), target, norm)
+        yield Instance(shape, found.value, "queries, keys and outputs", routes=found.routes, m=host.m)
+        if entry == (1, 2, 1, 2):
+            yield Figure("m at (1,2,1,2)", host.m)
+
+
+@check("new:normalisation/three-layers")
+def three_layers(_: Run) -> Iterator[Instance | Figure]:
+    """No common scale of sample hosts and targets, and one of a target with itself; the hypothesis on directions."""
+    for entry, m in (((2, 3, 1, 2), 4), ((2, 3, 1, 2), 9), ((3, 3, 1, 3), 6)):
+        shape = residual(*entry)
+        target, span = _spanning_target(shape)
+        values = [[target.value_form(layer, h) for h in range(shape.heads)] for layer in range(shape.layers)]
+        itself = Universal(shape, target.width, target.W_Q, target.W_K, values, array(plain.identity(target.width)))
+        none, own = (shared_scale(host, target).degree() for host in (integer_host(shape, m, 3), itself))
+        holds = span.value == shape.d_in and none <= 0 < own
+        yield Instance(shape, holds, "no common scale", routes=span.routes, m=m)
+
+
+def _spanning_target(shape: Shape) -> tuple[Target, Agreed]:
+    """An integer target whose M^{2,h} have nonzero, different traces and whose first layer moves the stream everywhere, and the
+    rank of these moves."""
+    for seed in range(100):
+        target = integer_target(shape, seed, bound=5)
+        traces = {abs(np.trace(target.value_form(1, h))) for h in range(shape.heads)}
+        span = rank_of_matrix(first_layer_directions(target, unit_norm("rms", shape.d_in)))
+        if 0 not in traces and len(traces) == shape.heads and span.value == shape.d_in:
+            return target, span
+    raise AssertionError("generic targets are easily found")
