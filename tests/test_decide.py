@@ -307,7 +307,7 @@ def exact_r_all(path, layers=None):
 )
 def test_attention_matching_is_proved(decide, tmp_path, name, place, m, kind):
     weights.write_host(tmp_path / "h.safetensors", build_host(name, Shape(*place), m), dtype="float64" if m else "int8")
-    code, document = decide("h.safetensors", "--notion", "attention-matching", "--explain")
+    code, document = decide("h.safetensors", "--notion", "attention-matching")
     assert (code, document["verdict"], document["kind"]) == (0, "universal by attention-matching", kind)
     assert "universality by matching" in document["does_not_imply"]
     assert checked("c.json") == 0
@@ -319,7 +319,7 @@ def test_attention_matching_stays_open_below_the_linear_test(decide, tmp_path):
     weights.write_host(
         tmp_path / "h.safetensors", build_host("random", shape, matching_dimension(shape) - 4, law="signs")
     )
-    code, document = decide("h.safetensors", "--notion", "attention-matching", "--explain")
+    code, document = decide("h.safetensors", "--notion", "attention-matching")
     assert (code, document["verdict"]) == (4, "open by attention-matching")
     assert "not universal by attention-matching" not in json.dumps(document)
     assert {p.name for p in tmp_path.iterdir()} == {"h.safetensors"}
@@ -336,7 +336,7 @@ def test_a_host_is_opened_once(decide, tmp_path, monkeypatch):
     opened = []
     real = weights.read_tensors
     monkeypatch.setattr(weights, "read_tensors", lambda *a, **k: opened.append(a) or real(*a, **k))
-    for options in ((), ("--explain",), ("--tied-targets",), ("--notion", "attention-matching")):
+    for options in ((), ("--tied-targets",), ("--notion", "attention-matching")):
         opened.clear()
         decide(path, *options)
         assert len(opened) == 1, options

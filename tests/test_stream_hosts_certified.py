@@ -207,7 +207,7 @@ def test_certify_command(tmp_path, cli):
 def test_decide_command(tmp_path, cli):
     shape = streaming(2, 2, 1, 2)
     path = stored(build_host("random-tied", shape, seed=2), tmp_path)
-    code, out, _ = cli("decide", path, "-o", "a.json", "--visible", "v.safetensors", "--json", "--explain")
+    code, out, _ = cli("decide", path, "-o", "a.json", "--visible", "v.safetensors", "--json")
     document = json.loads(out)
     assert (code, document["verdict"], document["targets"]) == (1, "not universal by matching", "all untied")
     assert document["missed"]["word"] == [0, 1]
@@ -221,14 +221,14 @@ def test_decide_command(tmp_path, cli):
     assert any(sum(row[i] * v for i, v in z.items()) for row in np.asarray(w_all(shown)))
     assert document["visible_miss"]["output_error"] > 0
     assert "no residual stream" not in out
-    code, out, _ = cli("decide", path, "-o", "b.json", "--tied-targets", "--explain")
+    code, out, _ = cli("decide", path, "-o", "b.json", "--tied-targets")
     assert code == 0
     assert "all tied" in out
     code, _, err = cli("decide", path, "-o", "c.json", "--no-residual")
     assert (code, len(err.splitlines())) == (2, 1)
     plain = stored(integer_weights(Shape(1, 2, 1, 1), 6, 1), tmp_path, "plain")
     assert cli("decide", plain, "-o", "c.json")[0] == 0
-    assert cli("decide", plain, "-o", "d.json", "--residual", "--explain")[0] == 1
+    assert cli("decide", plain, "-o", "d.json", "--residual")[0] == 1
     assert cli("decide", stored(build_host("random", shape), tmp_path, "r"), "-o", "e.json")[0] == 0
     assert cli("check", tmp_path)[0] == 0
     code, out, err = cli("refute-lower", path, "-o", "f.json")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator
-from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -54,7 +53,7 @@ def _found(given: dict[str, Any], context: Context) -> Found:
 
 
 @command(
-    "Examples: utfproof decide host.safetensors -o host.json; utfproof decide host.safetensors --explain -o host.json",
+    "Examples: utfproof decide host.safetensors -o host.json; utfproof decide host.safetensors --tied-targets -o tied.json",
     certified=True,
     prepare=_prepared,
     find=_found,
@@ -71,9 +70,6 @@ def decide(
     notion: Annotated[str, option("Notion of universality: matching or attention-matching.")] = "matching",
     tied_targets: Annotated[
         bool, option("Ask about weight-tied targets only (by matching).", "--tied-targets")
-    ] = False,
-    explain: Annotated[
-        bool, option("A report in words: what, why, margin, and what stays undecided.", "--explain", aside=True)
     ] = False,
     target: Annotated[
         Path | None, written("Counterexample to write, a target (default: beside the certificate).")
@@ -92,7 +88,6 @@ def decide(
     Floats are read as exact rationals. Exit 0: universal by the notion. 1: refuted by matching, which does not decide
     functional universality; a counterexample is written too. 4: undecided, or open (nothing says no by attention-matching).
     """
-    from utfproof.decision.explain import explanation
     from utfproof.decision.host import decide, write
 
     require_json(output)
@@ -100,15 +95,11 @@ def decide(
     _require_options(weights, output, beside, target, visible, notion, tied_targets)
     stored: dict[str, Any] = {"layers": layers, "d_in": d_in, "residual": residual}
     how: dict[str, Any] = {"tied_targets": tied_targets, "witness": witness, "device": device, "max_memory": max_memory}
-    found = decide(weights, notion=notion, **stored, **how, visible=visible is not None, measure=explain)
+    found = decide(weights, notion=notion, **stored, **how, visible=visible is not None)
     found = write(found, output, beside, visible)
     if target is None and found.certificate is not None and found.target is None:
         options.remove_earlier_target(beside)
-    document, report = found.document(), explanation(found) if explain else []
-    if explain:
-        document["explanation"] = [{"heading": heading, "lines": lines} for heading, lines in report]
-    shown = partial(_print_report, report)
-    return Outcome(document, f"decide {weights}", found.rows(), found.decision.verdict.exit_code, text=shown)
+    return Outcome(found.document(), f"decide {weights}", found.rows(), found.decision.verdict.exit_code)
 
 
 def _require_options(
@@ -136,11 +127,3 @@ def _files(text: str, folder: Path) -> list[Path]:
     if not found:
         raise MalformedInput(f"no file fits weights = {text!r}")
     return [path.resolve() for path in found]
-
-
-def _print_report(report: list[tuple[str, list[str]]]) -> None:
-    for heading, lines in report:
-        print(heading)
-        for line in lines:
-            print(f"  {line}")
-        print()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import nullcontext, suppress
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,7 @@ from utfproof.decision.counterexample import (
     tied_counterexample,
     visible_counterexample,
 )
-from utfproof.decision.explain import Findings
+from utfproof.decision.findings import Findings
 from utfproof.decision.margin import Margin, margin_of
 from utfproof.decision.verdict import HostDecision, HostVerdict, decide_matching, decide_tied_targets
 from utfproof.errors import MalformedInput, ResourceLimit
@@ -26,9 +26,6 @@ from utfproof.ground.notions import Notion
 from utfproof.shapes import require_words
 from utfproof.systems import Target, Universal
 from utfproof.weights import StoredHost, read_host, stored_host, write_target
-
-LEAST_SQUARES_ENTRIES = 2_000_000
-"""Largest R_all (entries) for which least squares are solved to run a counterexample."""
 
 
 def decide(
@@ -40,7 +37,6 @@ def decide(
     d_in: int | None = None,
     residual: bool | None = None,
     visible: bool = False,
-    measure: bool = False,
     witness: bool = False,
     device: str = "cpu",
     max_memory: int | None = None,
@@ -49,7 +45,7 @@ def decide(
 
     notion: "matching" or "attention-matching", for all untied targets; tied_targets: for all weight-tied ones, by matching.
     layers, d_in, residual: what the file's metadata do not say. visible: also find a counterexample whose difference shows
-    through softmax; measure: and run it beside the host where that is cheap. Raises MalformedInput for a file that is no host,
+    through softmax, and run it beside the host where float64 holds it. Raises MalformedInput for a file that is no host,
     ResourceLimit before allocating.
     """
     notion = decidable(notion, tied_targets=tied_targets)
@@ -66,7 +62,7 @@ def decide(
     machine = _machine(stored)
     findings = Findings(stored, decision, _margin(stored, decision, machine, max_memory))
     if decision.verdict is HostVerdict.REFUTED:
-        return _refuted(findings, machine, visible, measure, max_memory)
+        return _refuted(findings, machine, visible, max_memory)
     return findings
 
 
@@ -91,23 +87,17 @@ def verdict(
     return decide(stored, witness=witness, device=device, max_memory=max_memory)
 
 
-def _refuted(
-    findings: Findings, machine: Universal | None, visible: bool, measure: bool, limit: int | None
-) -> Findings:
+def _refuted(findings: Findings, machine: Universal | None, visible: bool, limit: int | None) -> Findings:
     """With a counterexample, and a visible one where that was asked for and can be had."""
     stored = findings.stored
     with suppress(ResourceLimit):  # the verdict stands without a name for the target
         findings = replace(findings, counterexample=counterexample(stored, findings.decision, max_memory=limit))
     found = findings.counterexample
-    measured = measure and machine is not None and stored.m * stored.M <= LEAST_SQUARES_ENTRIES
-    if found is None or not (visible or measured):
+    if found is None or not visible:
         return findings
-    with nullcontext() if visible else suppress(ResourceLimit):
-        shown, _ = visible_counterexample(found)
-        findings = replace(findings, visible=shown)
-        if machine is not None:
-            findings = replace(findings, difference=measure_difference(machine, shown, max_memory=limit))
-    return findings
+    shown, _ = visible_counterexample(found)
+    measured = None if machine is None else measure_difference(machine, shown, max_memory=limit)
+    return replace(findings, visible=shown, difference=measured)
 
 
 def _margin(

@@ -1,4 +1,4 @@
-"""Verdicts in words: what was decided and why, what it implies and what not, the margin, and who is covered."""
+"""Verdicts in words: what was decided and why, what it implies and what not, and the margin."""
 
 from __future__ import annotations
 
@@ -20,7 +20,6 @@ from utfproof.decision.margin import Margin
 from utfproof.decision.verdict import HostDecision, HostVerdict
 from utfproof.ground.notions import Extent, Notion, Tying
 from utfproof.ground.results import Result
-from utfproof.shapes import Shape, matching_dimension
 from utfproof.systems import Target
 from utfproof.weights import StoredHost
 
@@ -266,65 +265,3 @@ def rounding_line(margin: Margin) -> str:
         f"have {said}, which would leave rank R_all <= {margin.rounded.bound} of {margin.columns}; decide the factors "
         "(R_Vv, R_Vo) where they exist"
     )
-
-
-def coverage_lines(stored: StoredHost) -> list[str]:
-    """Are standard random transformers covered? Heads of dimension m/H and factored values, in this host's numbers."""
-    shape, m, M = stored.shape, stored.m, stored.M
-    H, d = shape.heads, shape.head_dim
-    lines = []
-    standard = m // H
-    if standard:
-        own = Shape(H, shape.layers, standard, max(shape.d_in, standard), shape.d_out, residual=shape.residual)
-        share = "m/H" if m % H == 0 else "m/H rounded down"
-        ratio = f", and 2dH = {2 * standard * H}" + (" = 2m" if m % H == 0 else "")
-        lines.append(
-            f"heads of dimension {share} = {standard}, as in a standard transformer of width m = {m}: by matching never the "
-            f"class of its own head dimension, since M >= 2dH{ratio} there; M = {matching_dimension(own)} would be needed"
-        )
-    # with a residual stream each layer adds its own readers and values to the rank of the later ones
-    fixed, each, rank, bound = 2 * d * H, H, "2dH + H d_v", "(M - 2dH)/H"
-    if shape.residual:
-        fixed, each = 2 * d * H * shape.layers + shape.d_out, H * shape.layers
-        rank, bound = "2dHL + HL d_v + d_out", "(M - 2dHL - d_out)/(HL)"
-    needed = max(0, -(-(M - fixed) // each))
-    has = stored.factor_width
-    line = (
-        f"values factored as in a standard transformer, R_V = R_Vv R_Vo of rank at most d_v: rank R_all <= {rank}, so "
-        f"the class at d = {d} needs d_v >= {bound} = {needed}"
-    )
-    if has is not None:
-        line += f"; this host has d_v = {has}" + (", too few" if has < needed else "")
-    lines.append(line)
-    lines.append(
-        f"{'an untied' if shape.residual else 'a'} host of full matrices, m >= M = {M} and independent random entries is "
-        "covered: rank R_all = M almost surely"
-    )
-    return lines
-
-
-def explanation(found: Findings) -> list[tuple[str, list[str]]]:
-    """The report of --explain: (heading, lines)."""
-    decision, stored = found.decision, found.stored
-    kind = "weight-tied" if stored.tied else "untied"
-    parts = [
-        (
-            "What was decided",
-            [
-                f"Whether this {kind} host at {stored.shape}, m = {stored.m}, is universal by {decision.notion.value} for "
-                f"{decision.targets} targets: {verdict_in_words(decision)}.",
-                f"That means: {implies(decision)}.",
-            ],
-        ),
-        ("Why", [why(found)]),
-    ]
-    if decision.verdict is HostVerdict.REFUTED:
-        lines = counterexample_lines(found)
-        if found.difference is not None:
-            lines.append("the same target with generic queries and keys: " + difference_line(found.difference))
-        parts.append(("Counterexample", lines))
-    if found.margin is not None:
-        parts.append(("Margin", margin_lines(found.margin, universal=decision.universal)))
-    parts.append(("What this does not decide", [does_not_imply(decision)]))
-    parts.append(("Are standard random transformers covered?", coverage_lines(stored)))
-    return parts

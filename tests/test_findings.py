@@ -13,7 +13,7 @@ from utfproof.attention import SoftmaxAttention
 from utfproof.certificates.lower_bounds import dimension_certificate
 from utfproof.certificates.prover import certify
 from utfproof.constructions import build_host, random_target
-from utfproof.decision import counterexample, explain, margin
+from utfproof.decision import counterexample, findings, margin
 from utfproof.decision.verdict import HostVerdict, decision_of
 from utfproof.emulation.compare import random_input
 from utfproof.errors import Undecided
@@ -220,7 +220,7 @@ def test_distances_are_rounded_down_and_have_any_number_of_digits():
         or counterexample.in_decimals(found.distance_squared, 6) < 1
     )
     assert counterexample.in_decimals(Fraction(1, 2), 6) == 0.707106
-    assert "n of 12001 and q of 12001 digits" in explain._distance(found.distance_squared, "|z_c|", "")
+    assert "n of 12001 and q of 12001 digits" in findings._distance(found.distance_squared, "|z_c|", "")
     assert counterexample.stored_integer(counterexample.written(z[3])) == z[3]
     assert (counterexample.stored_integer("17"), counterexample.stored_integer(-3), counterexample.written(-3)) == (
         17,
@@ -259,23 +259,3 @@ def test_a_certificate_decides_only_what_its_scope_supports():
     assert decision_of(almost, question).universal
     with pytest.raises(Undecided, match="does not decide"):  # almost all untied targets: perhaps no tied one
         decision_of(almost, replace(question, targets=Targets.parse("almost all tied")))
-
-
-@pytest.mark.parametrize(("place", "m"), [((2, 2, 2, 3), 36), ((3, 1, 2, 4), 25), ((1, 1, 2, 2), 6), ((4, 1, 1, 1), 3)])
-def test_coverage_numbers(tmp_path, place, m):
-    shape = Shape(*place)
-    kept = stored(tmp_path, random_tensors(np.random.default_rng(0), shape, m))
-    lines = explain.coverage_lines(kept)
-    H, d = shape.heads, shape.head_dim
-    M = matching_dimension(shape)
-    least = next(d_v for d_v in range(M) if 2 * d * H + H * d_v >= M)
-    assert f"d_v >= (M - 2dH)/H = {least}" in lines[-2]
-    if m >= H:
-        own = matching_dimension(Shape(H, shape.layers, m // H, shape.d_in))
-        assert own > m or m % H
-        assert f"M = {own} would be needed" in lines[0]
-    else:
-        assert "heads of dimension" not in lines[0]
-
-
-# --- targets at which the local test runs --------------------------------------------------------------------
