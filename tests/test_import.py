@@ -16,7 +16,6 @@ from utfproof.errors import MalformedInput, NotDefined
 from utfproof.ground.arrays import exact
 from utfproof.matching import embed, r_all, w_all
 from utfproof.models import (
-    attention_kernel,
     compare,
     embed_grouped,
     grouped_matching_dimension,
@@ -24,8 +23,9 @@ from utfproof.models import (
     import_model,
     random_sequences,
 )
+from utfproof.models.attention import attention_kernel
 from utfproof.models.exporting import write_arrays
-from utfproof.models.families.transformer_lens import OFF
+from utfproof.models.settings import WHOLE
 from utfproof.shapes import Shape, matching_dimension
 from utfproof.systems import Target
 from utfproof.weights import read_embedding, read_tensors
@@ -44,8 +44,8 @@ KNOWN = {
     "positional_embedding_type": "standard",
     "use_attn_scale": "true",
     "use_local_attn": "false",
+    **dict.fromkeys(WHOLE, "false"),
     "attn_only": "true",
-    **dict.fromkeys(OFF, "false"),
 }
 """Metadata that leave nothing open on which the outputs of a TransformerLens model depend."""
 
@@ -94,7 +94,7 @@ def multihead(seed=0, L=2, D=6, V=4, P=5):
 def difference(model, host, kernel=CAUSAL, *, target=None, count=6):
     """Largest relative difference of the model as it was and the host whose E comes from its target (or from another)."""
     found = embed(host, (target or model.target()).augmented())
-    return compare(model, host, found.E, kernel, random_sequences(model, count, 0)).relative_difference
+    return compare(model, host, found.E, random_sequences(model, count, 0), kernel).relative_difference
 
 
 # --- the trained model -------------------------------------------------------------------------------------
@@ -158,7 +158,7 @@ def test_a_fixed_host_does_induction(induction, name):
         sequences.append(tokens)
     assert total > 180
     assert (right / total > 0.95).all()
-    agreement = compare(induction, host, E, CAUSAL, sequences + random_sequences(induction, 30, 3))
+    agreement = compare(induction, host, E, sequences + random_sequences(induction, 30, 3), CAUSAL)
     assert agreement.relative_difference < 1e-8
     assert agreement.positions > 1300
 
@@ -192,7 +192,6 @@ def test_the_command_on_both_layouts(induction_tl, tmp_path, host, capsys):
             "residual": True,
             "m": 264,
         }
-        assert bool(document["left_out"]) == (layout == "transformer-lens")
         assert read_embedding(out).shape == (24, 264)
         assert read_tensors(out).metadata["positions"] == "16"
     first, second = (read_embedding(tmp_path / f"{name}.safetensors") for name in ("pytorch", "transformer-lens"))
@@ -315,7 +314,7 @@ def test_shared_keys_are_counted_once(tmp_path, H, G):
     assert host.m == grouped_matching_dimension(shape, G)
     E = embed_grouped(model.target().augmented(), G)
     sequences = random_sequences(model, 6, 0)
-    assert compare(model, host, E, CAUSAL, sequences).relative_difference < 1e-13
+    assert compare(model, host, E, sequences, CAUSAL).relative_difference < 1e-13
     assert difference(model, build_host("sparse", shape)) < 1e-13  # expanded
 
 

@@ -129,9 +129,9 @@ def require_drawn_alike(facts: dict[str, str], host: str, drawn: dict[str, Any])
 
 def assumed_rows(facts: dict[str, str]) -> dict[str, str]:
     """A row for the facts of the model that nobody had said when the embedding was found."""
-    from utfproof.models.configuration import FACTS
+    from utfproof.models.settings import ASKED
 
-    names = [FACTS.get(name, (name,))[0] for name in facts.get("assumed", "").split(", ") if name]
+    names = [ASKED.get(name, (name,))[0] for name in facts.get("assumed", "").split(", ") if name]
     return {"assumed": f"{', '.join(names)}: nobody said it of the model when E was found"} if names else {}
 
 

@@ -19,11 +19,12 @@ from utfproof.cli.options import (
     written,
 )
 from utfproof.cli.outcome import Outcome
-from utfproof.commands import embed_minimize, own_norm, readings
-from utfproof.commands.hosts import OWN_NORM, load_host
+from utfproof.commands import embed_minimize
+from utfproof.commands.hosts import load_host
+from utfproof.commands.readings import ModelOptions, agreement_code, comparison, comparison_rows
 from utfproof.errors import MalformedInput
 from utfproof.ground.files import require_writable
-from utfproof.shapes import positive_integer, span
+from utfproof.shapes import positive_integer
 from utfproof.systems import Target, Universal
 
 if TYPE_CHECKING:
@@ -31,59 +32,8 @@ if TYPE_CHECKING:
     from utfproof.models import Reading
 
 OWN_LAYOUT = "utfproof"
-_OF_MODELS = ("scale", "attention", "config", "reference", "module", "inputs", "trials", "tolerance", "tokens")
+_OF_MODELS = (*ModelOptions.__dataclass_fields__, "trials", "tolerance")
 """Options that mean nothing for a target of the package's own layout."""
-
-
-MOST_TOKENS = 10**6
-"""Token ids of a part of a model."""
-
-
-def _allowed(given: Given) -> float:
-    """Largest relative difference of outputs."""
-    return 1e-8 if given.tolerance is None else given.tolerance
-
-
-def _model(given: Given) -> Reading:
-    """The model of a file, or of the module that --module makes."""
-    from utfproof.models import from_model, import_model, make_module, read_config
-
-    config = None if given.config is None else read_config(given.config)
-    facts: dict[str, Any] = {"heads": given.heads, "config": config}
-    if given.module is None:
-        facts |= {name: getattr(given, name) for name in ("attention", "residual", "scale", "reference")}
-        return import_model(given.target, given.layout, **facts, max_memory=given.max_memory)
-    for name in ("scale", "attention", "reference"):
-        if getattr(given, name) is not None:
-            raise MalformedInput(f"--{name} says what a live module shows by itself: leave it out with --module")
-    if given.tokens is not None:
-        facts |= {"tokens": _token_ids(given.tokens), "positions": given.positions, "upto": given.upto}
-    return from_model(make_module(given.module, given.target), **facts, seed=given.seed)
-
-
-def _token_ids(text: str) -> list[int]:
-    """Token ids and ranges of them, such as 1,2,5..9."""
-    spans = [span(item) for item in text.split(",")]
-    if None in spans or sum(last - first + 1 for first, last in filter(None, spans)) > MOST_TOKENS:
-        raise MalformedInput(f"--tokens {text[:40]!r}: expected at most {MOST_TOKENS} token ids, such as 1,2,5..9")
-    return [token for first, last in filter(None, spans) for token in range(first, last + 1)]
-
-
-def _sequences(given: Given, model: Reading) -> list[Any]:
-    """Tokens to compare on."""
-    from utfproof.models import random_sequences, read_sequences
-
-    if given.inputs is None:
-        count = 16 if given.trials is None else given.trials
-        return random_sequences(model, count, given.seed)
-    if given.trials is not None:
-        raise MalformedInput("--trials draws random sequences, --inputs gives them: choose one")
-    return read_sequences(given.inputs, model, given.max_memory)
-
-
-def _recipe(given: Given) -> dict[str, Any]:
-    """How the host is drawn, and the memory limit."""
-    return {"m": given.m, "seed": given.seed, "law": given.law, "dtype": given.dtype, "limit": given.max_memory}
 
 
 def _digest(given: Given, machine: Universal) -> str | None:
@@ -93,57 +43,63 @@ def _digest(given: Given, machine: Universal) -> str | None:
     return options.host_digest(given.host, machine.shape.residual, given.max_memory)
 
 
-def _embed_target(given: Given, model: Target) -> Outcome:
+def _drawn(given: Given) -> dict[str, Any]:
+    """How the host is drawn."""
+    return {name: getattr(given, name) for name in ("seed", "law", "dtype")}
+
+
+def _embed_target(given: Given, target: Target) -> Outcome:
     """A target of the package's own layout."""
     from utfproof.constructions import CONSTRUCTIONS
     from utfproof.matching import embed
     from utfproof.models.embedding import HOST_DIGEST, host_facts
     from utfproof.weights import write_embedding
 
-    machine = load_host(given.host, model.shape, layers=given.layers, **_recipe(given))
-    found = embed(machine, model, max_memory=given.max_memory)
-    recipe = {**_recipe(given), HOST_DIGEST: _digest(given, machine)}
+    recipe: dict[str, Any] = {"m": given.m, **_drawn(given)}
+    machine = load_host(given.host, target.shape, layers=given.layers, **recipe, limit=given.max_memory)
+    found = embed(machine, target, max_memory=given.max_memory)
+    recipe[HOST_DIGEST] = _digest(given, machine)
     write_embedding(given.output, found.E, host_facts(given.host, machine, found, recipe))
     inputs = CONSTRUCTIONS[machine.construction].inputs if machine.construction else ""
     rows = {
         "result": f"the host acts as the target, by {found.notion.value}" + (f", on {inputs}" if inputs else ""),
-        "shape": f"{model.shape}, target width {model.width}, m = {machine.m}",
+        "shape": f"{target.shape}, target width {target.width}, m = {machine.m}",
         **_rows(found),
         "embedding": str(given.output),
     }
     return Outcome({**_document(found, machine), "file": str(given.output)}, f"embed {given.host}", rows)
 
 
-def _embed_model(given: Given, model: Reading) -> Outcome:
+def _embed_model(given: Given, model: Reading, tolerance: float) -> Outcome:
     """A model: E by the target without biases, then a comparison with the model's own outputs, or with its reading."""
-    from utfproof.models import embed_model
+    from utfproof.models import embed_model, grouped_matching_dimension, random_sequences
     from utfproof.models.embedding import GROUPED
 
-    host, recipe, limit = given.host, _recipe(given), given.max_memory
-    biased = model.target()
-    sequences, target = _sequences(given, model), biased.augmented()
-    stored = host != GROUPED and options.is_host_file(host)
-    machine = load_host(host, target.shape, layers=None, **recipe) if stored else host
-    drawn = {name: recipe[name] for name in ("seed", "law", "dtype", "m") if not stored}
-    digest = None if isinstance(machine, str) else _digest(given, machine)
-    compared: dict[str, Any] = {"sequences": sequences, "tolerance": _allowed(given)}
-    found = embed_model(model, machine, **drawn, **compared, name=host, digest=digest, max_memory=limit)
+    host, limit, draw = given.host, given.max_memory, _drawn(given)
+    width, shape = model.target().width, model.shape
+    how: dict[str, Any] = {
+        "sequences": random_sequences(model, given.trials or 16, draw["seed"]),
+        "tolerance": tolerance,
+    }
+    if host != GROUPED and options.is_host_file(host):
+        machine = load_host(host, shape, layers=None, m=given.m, **draw, limit=limit)
+        found = embed_model(model, machine, **how, name=host, digest=_digest(given, machine), max_memory=limit)
+    else:
+        found = embed_model(model, host, **how, m=given.m, **draw, max_memory=limit)
     if found.agrees:
         found.save(given.output)
     written = str(given.output) if found.agrees else None
-    grouped, solved = _grouped(model), found.found
-    assert solved is not None
+    grouped = None if model.kv_heads == shape.heads else grouped_matching_dimension(shape, model.kv_heads)
     document = {
-        **_document(solved, found.host),
+        **_document(found.found, found.host),
         "verdict": found.verdict,
         "layout": model.family,
         "vocabulary": model.vocabulary,
         "positions": model.positions,
-        "width": biased.width,
+        "width": width,
         "kv_heads": model.kv_heads,
         "grouped_columns": grouped,
-        **readings.comparison(model, found.agreement, _allowed(given)),
-        "left_out": list(model.left_out),
+        **comparison(model, found.agreement, tolerance),
         "file": written,
     }
     shared = f"counted once per group: M = {grouped} ({model.kv_heads} heads of keys)"
@@ -151,16 +107,15 @@ def _embed_model(given: Given, model: Reading) -> Outcome:
     positions = f"a row of E for each at {model.positions} positions" if model.pairs else positions
     rows = {
         "result": found.verdict,
-        "model": f"{model.vocabulary} tokens, {positions}, width {biased.width} and one for a constant coordinate",
-        "shape": f"{biased.shape}, m = {found.host.m}",
+        "model": f"{model.vocabulary} tokens, {positions}, width {width} and one for a constant coordinate",
+        "shape": f"{shape}, m = {found.host.m}",
         "read as": model.title,
-        **_rows(solved),
+        **_rows(found.found),
         **({} if grouped is None else {"shared keys": shared}),
-        **readings.comparison_rows(model, found.agreement, _allowed(given)),
-        **({"left out": ", ".join(model.left_out)} if model.left_out else {}),
+        **comparison_rows(model, found.agreement, tolerance),
         "embedding": written or "none",
     }
-    return Outcome(document, f"embed {host}", rows, readings.agreement_code(model, found.decided))
+    return Outcome(document, f"embed {host}", rows, agreement_code(model, found.decided))
 
 
 @command(
@@ -173,8 +128,8 @@ def embed(
     host: Annotated[
         str,
         argument(
-            "HOST.safetensors, or a construction; grouped: the prefix tree with shared key blocks; own-norm: the host "
-            "with a norm of its own, for models with norms. With --minimize the file to write the smallest host to."
+            "HOST.safetensors, or a construction; grouped: the prefix tree with shared key blocks. With --minimize the file "
+            "to write the smallest host to."
         ),
     ],
     target: Annotated[Path, argument("TARGET.safetensors: W_Q, W_K, W_V, W_O (W_E, W_U), or see --layout.")],
@@ -184,29 +139,7 @@ def embed(
     ] = OWN_LAYOUT,
     residual: StoredResidual = None,
     m: M = None,
-    scale: Annotated[
-        str | None, option("Models: what logits are multiplied by; 1/sqrt(d) by default.", advanced=True)
-    ] = None,
-    attention: Annotated[
-        str | None, option("Models: softmax, causal, window:W, joined by '+'; causal by default.", advanced=True)
-    ] = None,
-    config: Annotated[Path | None, option("Models: the configuration (.json).", advanced=True)] = None,
-    reference: Annotated[
-        Path | None,
-        option(
-            "Models: `tokens` [batch, n] or `inputs` [batch, n, d_in], and the model's own `logits` [batch, n, d_out].",
-            advanced=True,
-        ),
-    ] = None,
-    module: Annotated[str | None, option("Models: package.module:factory, called with TARGET's path.")] = None,
-    tokens: Annotated[str | None, option("--module: only layer 0's attention, on these ids (1,2,5..9).")] = None,
-    positions: Annotated[int | None, option("--tokens: at most so many positions.", check=positive_integer)] = None,
-    upto: Annotated[
-        str | None, option("--tokens: submodule whose output is meant; the first attention's.", advanced=True)
-    ] = None,
-    inputs: Annotated[
-        Path | None, option("Models: compare on these sequences, integers `tokens` [sequences, n].", advanced=True)
-    ] = None,
+    about: ModelOptions,
     trials: Annotated[
         int | None,
         option("Models: random sequences to compare on; 16 by default.", check=positive_integer, advanced=True),
@@ -215,14 +148,6 @@ def embed(
         float | None,
         option("Models: largest relative difference of outputs; 1e-8 by default.", check=amount, advanced=True),
     ] = None,
-    plus_constant: Annotated[
-        bool,
-        option(
-            "own-norm: a bias after the model's last norm is added to the outputs; the verdict says it.",
-            "--plus-constant",
-            advanced=True,
-        ),
-    ] = False,
     minimize: Annotated[bool, option("Write the smallest host of this target (or one of --m).", "--minimize")] = False,
     within: Annotated[
         float | None,
@@ -240,69 +165,38 @@ def embed(
 ) -> Outcome:
     """Find E such that the host with E acts as the target.
 
-    The shape is the target's; shape options are checked against it. With --layout the target is a trained model, and outputs
-    are compared with its own, which --reference or --module gives. Exit 1: this host cannot carry this target, or outputs
-    differ by more than the tolerance; no embedding is written. 4: an unknown fact decides.
+    The shape is the target's; shape options are checked against it. With --layout or --module the target is a trained model,
+    and outputs are compared with its own, which --module gives. Exit 1: this host cannot carry this target, or outputs differ
+    by more than the tolerance; no embedding is written. 4: an unknown fact decides.
     """
     given = Given(locals())
-    limit = max_memory
     if within is not None and not minimize:
         raise MalformedInput("--within is about hosts of fewer dimensions: say --minimize")
-    if tokens is None or positions is None or module is None:
-        options.refuse_given(
-            stated, "a part of a model needs --module, --tokens and --positions", "tokens", "positions", "upto"
-        )
-    if host != OWN_NORM or minimize:
-        options.refuse_given(stated, "it is about HOST own-norm", "plus_constant")
     require_writable(output)
+    of_model = layout != OWN_LAYOUT or about.module is not None
     if not minimize:
-        options.refuse_undrawn(stated, host, "law", "dtype", *(["seed"] if layout == OWN_LAYOUT else []))
+        options.refuse_undrawn(stated, host, "law", "dtype", *([] if of_model else ["seed"]))
     model: Target | Reading
-    if layout == OWN_LAYOUT and module is None:
+    if of_model:
+        said: dict[str, Any] = {"heads": shape.heads, "residual": residual, "seed": draw.seed, "limit": max_memory}
+        model = about.read(target, layout, **said)
+    else:
         from utfproof.models import refuse_models
         from utfproof.weights import read_target
 
-        for name in _OF_MODELS:
-            if getattr(given, name) is not None:
-                raise MalformedInput(f"--{name} is about models of another --layout; {target} is read as a target")
-        if host == OWN_NORM:
-            raise MalformedInput("HOST own-norm is for models with norms: say --layout auto, or theirs")
-        refuse_models(target, limit)
-        model = read_target(target, layers=shape.layers, residual=residual, max_memory=limit)
-    else:
-        model = _model(given)
-    options.agree_with(model.shape, **given.dimensions)
-    if minimize:
-        sequences = None if isinstance(model, Target) else _sequences(given, model)
-        return embed_minimize.minimize(
-            embed_minimize.Asked(
-                Path(host),
-                output,
-                target,
-                m,
-                within,
-                _allowed(given),
-                limit,
-            ),
-            model,
-            sequences,
+        options.refuse_given(
+            stated, f"it is about models of another --layout; {target} is read as a target", *_OF_MODELS
         )
-    if host == OWN_NORM and not isinstance(model, Target):
-        options.refuse_given(stated, "own-norm is made of the model's bounds", "m", "law", "dtype")
-        sequences = _sequences(given, model)
-        return own_norm.embed(model, output, sequences, _allowed(given), plus_constant, limit)
-    if isinstance(model, Target):
-        return _embed_target(given, model)
-    return _embed_model(given, model)
-
-
-def _grouped(model: Reading) -> int | None:
-    """Columns of R_all that differ, where heads share keys."""
-    from utfproof.models import grouped_matching_dimension
-
-    if model.kv_heads == model.shape.heads:
-        return None
-    return grouped_matching_dimension(model.shape, model.kv_heads)
+        refuse_models(target, max_memory)
+        model = read_target(target, layers=shape.layers, residual=residual, max_memory=max_memory)
+    options.agree_with(model.shape, **shape.dimensions)
+    allowed = 1e-8 if tolerance is None else tolerance
+    if minimize:
+        asked = embed_minimize.Asked(
+            Path(host), output, target, m, within, allowed, trials or 16, draw.seed, max_memory
+        )
+        return embed_minimize.minimize(asked, model)
+    return _embed_target(given, model) if isinstance(model, Target) else _embed_model(given, model, allowed)
 
 
 def _document(found: Embedding, machine: Universal) -> dict[str, Any]:

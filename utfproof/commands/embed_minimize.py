@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Asked:
-    """What the command was asked: files, --m, --within, the tolerance and the memory limit."""
+    """What the command was asked: files, --m, --within, the tolerance, the test sequences and the memory limit."""
 
     host: Path
     output: Path
@@ -31,6 +31,8 @@ class Asked:
     m: int | None
     within: float | None
     tolerance: float
+    trials: int
+    seed: int
     limit: int | None
 
 
@@ -44,40 +46,42 @@ class Smallest:
     rows: dict[str, Any]
 
 
-def minimize(asked: Asked, model: Target | Reading, sequences: list[Any] | None) -> Outcome:
+def minimize(asked: Asked, model: Target | Reading) -> Outcome:
     """Writes the host and E, and compares a model in its original form with them (exit code 1: outputs differ by more than the
     tolerance). Refuted where --m is below the least m."""
-    from utfproof.ground.notions import Notion
+    from utfproof.models import compare, random_sequences
     from utfproof.models.embedding import HOST_DIGEST, model_facts, shape_facts
     from utfproof.weights import write_embedding, write_host
 
     _require_paths(asked)
     if asked.within is not None and (asked.m is not None or isinstance(model, Target)):
         raise MalformedInput("--within is for models, and finds m itself: leave out --m")
-    facts: dict[str, str] = {}
+    facts: dict[str, str] = {"notion": "matching"} if asked.within is None else {}
     code = 0
     if isinstance(model, Target):
         found = _smallest(asked, model, model.width, 0)
     else:
-        biased = model.target()
+        biased, sequences = model.target(), random_sequences(model, asked.trials, asked.seed)
         found = _smallest(asked, biased.augmented(), biased.width, 1)
         if asked.within is not None:
-            found = _within(asked, found, model, sequences or [])
-        found, code = _compared(asked, found, model, sequences or [])
-        facts = model_facts(model)
-    notion = {"notion": Notion.MATCHING.value} if asked.within is None else {}
+            found = _within(asked, found, model, sequences)
+        agreement = compare(model, found.host, found.E, sequences)
+        found.document.update(readings.comparison(model, agreement, asked.tolerance))
+        found.rows.update(readings.comparison_rows(model, agreement, asked.tolerance))
+        code = readings.agreement_code(model, asked.within is not None or agreement.decided(asked.tolerance))
+        facts |= model_facts(model)
     with together():
         write_host(asked.host, found.host)
         about = {"host": asked.host.name, HOST_DIGEST: _digest(found.host), **shape_facts(found.host)}
-        write_embedding(asked.output, found.E, {**notion, **about, **facts})
+        write_embedding(asked.output, found.E, {**about, **facts})
     files = {"host file": str(asked.host), "embedding": str(asked.output)}
     document = {**found.document, "files": list(files.values())}
     return Outcome(document, "embed --minimize", {**found.rows, **files}, code)
 
 
 def _smallest(asked: Asked, target: Target, width: int, constants: int) -> Smallest:
-    """The least m for this target by matching, a host of that size and E. width: the model's own; constants: coordinates
-    for its biases."""
+    """The least m for this target by matching, a host of that size and E. width: the model's own; constants: coordinates for
+    its biases."""
     from utfproof.models.realization.hankel import forms, least_dimension
     from utfproof.models.realization.host import least_host
 
@@ -90,7 +94,7 @@ def _smallest(asked: Asked, target: Target, width: int, constants: int) -> Small
             "X finds a smaller host with a proven error"
         )
     with stage("host of that size"):
-        host, E, least = least_host(held, least=least)
+        host, E = least_host(held, least)
     document: dict[str, Any] = {"least": least.document(), "structure": least.structure()}
     document["host"] = {"m": host.m, "notion": "matching", "verified": "E R_all = W_all exactly"}
     own = width + constants
@@ -103,24 +107,8 @@ def _smallest(asked: Asked, target: Target, width: int, constants: int) -> Small
         "structure": "; ".join(shown) or "none found: every head is read, of full rank, and none repeats another",
         "beside": f"{itself}; {spare}",
     }
-    floats: dict[str, Any] = {name: _floats(getattr(host, name)) for name in ("R_Q", "R_K", "R_V", "U")}
-    return Smallest(replace(host, **floats), _floats(E), document, rows)
-
-
-def _floats(array: Any) -> np.ndarray:
-    """Rational entries rounded to float64."""
-    return np.asarray(array).astype(np.float64)
-
-
-def _compared(asked: Asked, found: Smallest, model: Reading, sequences: list[Any]) -> tuple[Smallest, int]:
-    """The host beside the model in its original form, and the exit code."""
-    from utfproof.models import compare
-
-    agreement = compare(model, found.host, found.E, None, sequences)
-    agrees = True if asked.within is not None else agreement.decided(asked.tolerance)
-    document = {**found.document, **readings.comparison(model, agreement, asked.tolerance)}
-    rows = {**found.rows, **readings.comparison_rows(model, agreement, asked.tolerance)}
-    return replace(found, document=document, rows=rows), readings.agreement_code(model, agrees)
+    floats = {name: np.asarray(getattr(host, name)).astype(np.float64) for name in ("R_Q", "R_K", "R_V", "U")}
+    return Smallest(replace(host, **floats), E.astype(np.float64), document, rows)
 
 
 def _within(asked: Asked, found: Smallest, model: Reading, sequences: list[Any]) -> Smallest:
@@ -158,9 +146,8 @@ def _require_paths(asked: Asked) -> None:
         raise MalformedInput(
             f"--minimize writes the smallest host to HOST: name a .safetensors file, not {str(asked.host)!r}"
         )
-    written = [asked.host, asked.output]
-    if len({str(path.absolute()) for path in written}) < len(written):
+    if asked.host.absolute() == asked.output.absolute():
         raise MalformedInput("HOST and --output must be different files")
-    require_writable(*written)
-    for path in written:
+    require_writable(asked.host, asked.output)
+    for path in (asked.host, asked.output):
         options.require_distinct(path, asked.source)

@@ -12,7 +12,6 @@ from utfproof.cli import questions as options
 from utfproof.cli.command import Prepared, command
 from utfproof.cli.options import Device, Draw, MaxMemory, ShapeOptions, amount, argument, option, required_shape
 from utfproof.cli.outcome import Outcome
-from utfproof.commands.hosts import OWN_NORM
 from utfproof.commands.pairs import PairOptions, pair_of
 from utfproof.emulation.compare import INPUTS
 from utfproof.emulation.engines import ENGINES, PRECISIONS
@@ -28,8 +27,6 @@ if TYPE_CHECKING:
 
 EXIT_CODES = {True: 0, False: 1, None: 4}
 """By whether outputs agree."""
-_OWN_NORM = ("host", "target", "embedding", "config", "module", "context", "trials", "seed", "tolerance", "max_memory")
-"""What says something beside a model with norms."""
 
 
 @dataclass(frozen=True)
@@ -113,7 +110,7 @@ def _prepared(given: dict[str, Any], folder: Path) -> Iterator[Prepared]:
 )
 def emulate(
     *,
-    host: Annotated[str, argument("Constructions, comma-separated; HOST.safetensors; or own-norm, for models.")],
+    host: Annotated[str, argument("Constructions, comma-separated; or HOST.safetensors.")],
     shape: ShapeOptions,
     shapes: Annotated[str | None, option(f"Table shapes: {', '.join(PAPER_TABLE_SHAPES)}, or all.", aside=True)] = None,
     pair: PairOptions,
@@ -123,15 +120,6 @@ def emulate(
     ] = "uniform",
     run: RunOptions,
     draw: Draw,
-    config: Annotated[
-        Path | None, option("own-norm: the model's configuration (.json).", aside=True, advanced=True)
-    ] = None,
-    module: Annotated[
-        str | None,
-        option(
-            "own-norm: package.module:factory, called with TARGET's path; runs that code.", aside=True, advanced=True
-        ),
-    ] = None,
     max_memory: MaxMemory = None,
     stated: frozenset[str] = frozenset(),
 ) -> Outcome:
@@ -140,9 +128,6 @@ def emulate(
     Where the proved bound is 1 or more, the verdict rests on an estimate and says so. Exit 0: every error is within its bound
     or estimate (and the tolerance). 1: some error exceeds it, or a host cannot carry a target. 4: neither is known.
     """
-    if host == OWN_NORM:
-        return _own_norm(pair, run, config, module, trials, draw.seed, max_memory, stated)
-    options.refuse_given(stated, "they are about models with norms, HOST own-norm", "config", "module")
     laws = TARGET_LAWS if target_law == "all" else listed("--target-law", target_law)
     laws = [check_target_law(name) for name in laws]
     plan, hosts = _plan(run, pair, draw, trials, max_memory), listed("HOST", host)
@@ -159,28 +144,6 @@ def emulate(
     stream = bool(pair.residual)
     where = [shape.shape(residual=stream)] if shapes is None else _table_shapes(shapes, stream)
     return _grid(where, hosts, laws, plan)
-
-
-def _own_norm(
-    pair: PairOptions,
-    run: RunOptions,
-    config: Path | None,
-    module: str | None,
-    trials: int,
-    seed: int,
-    limit: int | None,
-    stated: frozenset[str],
-) -> Outcome:
-    """A model with norms beside its host."""
-    from utfproof.commands import own_norm
-
-    why = "own-norm runs one model beside its host, whose shape and attention are the model's"
-    options.refuse_given(stated, why, *(name for name in emulate.command.parameters if name not in _OWN_NORM))
-    if pair.target is None:
-        raise MalformedInput("own-norm is the host of one model: pass --target MODEL, with --config or --module")
-    contexts = list(listed_integers("--context", run.context))
-    within = 1e-8 if run.tolerance is None else run.tolerance
-    return own_norm.emulate(pair.target, config, module, pair.embedding, contexts, trials, seed, within, limit)
 
 
 def _single(host: str, law: str, shape: ShapeOptions, options_: PairOptions, draw: Draw, plan: Plan) -> Outcome:

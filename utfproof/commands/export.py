@@ -9,7 +9,6 @@ from utfproof.attention import EXPORTED_NAMES
 from utfproof.cli import questions as options
 from utfproof.cli.command import Given, command
 from utfproof.cli.options import (
-    DIMENSIONS,
     M,
     MaxMemory,
     ShapeOptions,
@@ -20,7 +19,6 @@ from utfproof.cli.options import (
     written,
 )
 from utfproof.cli.outcome import Outcome
-from utfproof.commands.hosts import OWN_NORM
 from utfproof.errors import MalformedInput
 from utfproof.ground.files import together
 from utfproof.shapes import decimal
@@ -42,7 +40,7 @@ def _said(given: Given, facts: dict[str, str]) -> tuple[dict[str, int | None], d
 )
 def export(
     *,
-    host: Annotated[str, argument("HOST.safetensors, or the construction (or own-norm) that E was found for.")],
+    host: Annotated[str, argument("HOST.safetensors, or the construction that E was found for.")],
     embedding: Annotated[Path, argument("E.safetensors, as written by `utfproof embed`.")],
     output: Annotated[Path, written("File to write: .py (module) or .safetensors.", "-o", "--output")],
     layout: Annotated[str, option(f"What to write: {', '.join(LAYOUTS)}.")] = "module",
@@ -62,7 +60,6 @@ def export(
     dtype: Annotated[str | None, option("Number format of a random host.", advanced=True)] = None,
     shape: ShapeOptions,
     max_memory: MaxMemory = None,
-    stated: frozenset[str] = frozenset(),
 ) -> Outcome:
     """Write a host with E as a plain torch.nn.Module, or for TransformerLens.
 
@@ -73,7 +70,7 @@ def export(
     given = Given(locals())
     from utfproof.attention import SoftmaxAttention
     from utfproof.models import ModelAttention, read_kernel
-    from utfproof.models.coverage import read_limits
+    from utfproof.models.comparison import read_limits
     from utfproof.models.embedding import read_ids
     from utfproof.models.exporting import require_own, transformer_lens_tensors, write_arrays, write_module
     from utfproof.weights import read_embedding, read_tensors
@@ -87,14 +84,6 @@ def export(
     require_own(output, *([written[1]] if layout == "module" else []))
     E = read_embedding(embedding, max_memory=limit)
     facts = read_tensors(embedding, max_memory=limit).metadata
-    if OWN_NORM in (host, facts.get("host")):
-        from utfproof.commands import own_norm
-
-        unused = (*DIMENSIONS, "m", "positions", "attention", "seed", "law", "dtype")
-        options.refuse_given(stated, "own-norm is made of what the embedding's metadata say", *unused)
-        if facts.get("host") != host:
-            raise MalformedInput(f"this embedding was found for the host {facts.get('host')}, not for {host}")
-        return own_norm.export(E, facts, output, layout, context, limit)
     said, words = _said(given, facts)
     stored = options.stored_stream(facts)
     warned = options.require_made_for(facts, host, bool(residual if stored is None else stored), limit)
@@ -115,7 +104,7 @@ def export(
     sizes: dict[str, Any] = {"vocabulary": tokens, "positions": rows, "max_memory": limit}
     if layout == "module":
         with together():
-            write_module(output, machine, E, kernel, limits=limits, pairs=ids is not None, ids=ids, **sizes)
+            write_module(output, machine, E, kernel, limits=limits, ids=ids, **sizes)
     elif ids is not None:
         raise MalformedInput("E has a row for every token at every position: write it with --layout module")
     else:

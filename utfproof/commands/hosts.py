@@ -7,9 +7,6 @@ from utfproof.errors import MalformedInput
 from utfproof.shapes import Shape
 from utfproof.systems import Universal
 
-OWN_NORM = "own-norm"
-"""The host with a norm of its own, as HOST."""
-
 
 def load_host(
     host: str, shape: Shape, *, layers: int | None, m: int | None, seed: int, law: str, dtype: str, limit: int | None

@@ -1,11 +1,66 @@
-"""A model's reading and its comparison, as the commands print them."""
+"""Models as commands take them: the options that read one, and how its comparison is printed."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+from utfproof.cli.options import option
+from utfproof.errors import MalformedInput
+from utfproof.shapes import positive_integer, span
 
 if TYPE_CHECKING:
     from utfproof.models import Agreement, Reading
+
+MOST_TOKENS = 10**6
+"""Token ids of a part of a model."""
+
+
+@dataclass(frozen=True)
+class ModelOptions:
+    """What is said of a model beside its file."""
+
+    attention: Annotated[
+        str | None, option("Models: softmax, causal, window:W, joined by '+'; causal by default.", advanced=True)
+    ] = None
+    config: Annotated[Path | None, option("Models: the configuration (.json).", advanced=True)] = None
+    module: Annotated[str | None, option("Models: package.module:factory, called with TARGET's path.")] = None
+    tokens: Annotated[str | None, option("--module: only layer 0's attention, on these ids (1,2,5..9).")] = None
+    positions: Annotated[int | None, option("--tokens: at most so many positions.", check=positive_integer)] = None
+    upto: Annotated[
+        str | None, option("--tokens: submodule whose output is meant; the first attention's.", advanced=True)
+    ] = None
+
+    def read(
+        self, target: Path, layout: str, *, heads: int | None, residual: bool | None, seed: int, limit: int | None
+    ) -> Reading:
+        """The model of a file, or of the module that --module makes. MalformedInput where options contradict each other."""
+        from utfproof.models import from_model, import_model, make_module, read_config
+
+        part = {"tokens": self.tokens, "positions": self.positions, "upto": self.upto}
+        if self.module is None:
+            if any(value is not None for value in part.values()):
+                raise MalformedInput("--tokens, --positions and --upto are about a part of a live model: pass --module")
+            config = None if self.config is None else read_config(self.config)
+            said: dict[str, Any] = {"attention": self.attention, "heads": heads, "residual": residual, "config": config}
+            return import_model(target, layout, **said, max_memory=limit)
+        for name in ("attention", "config"):
+            if getattr(self, name) is not None:
+                raise MalformedInput(f"--{name} says what a live module shows by itself: leave it out with --module")
+        if self.tokens is None and (self.positions is not None or self.upto is not None):
+            raise MalformedInput("--positions and --upto are about a part of a model: pass --tokens")
+        ids = None if self.tokens is None else token_ids(self.tokens)
+        made = make_module(self.module, target)
+        return from_model(made, tokens=ids, positions=self.positions, upto=self.upto, seed=seed, max_memory=limit)
+
+
+def token_ids(text: str) -> list[int]:
+    """Token ids and ranges of them, such as 1,2,5..9."""
+    spans = [span(item) for item in text.split(",")]
+    if None in spans or sum(last - first + 1 for first, last in filter(None, spans)) > MOST_TOKENS:
+        raise MalformedInput(f"--tokens {text[:40]!r}: expected at most {MOST_TOKENS} token ids, such as 1,2,5..9")
+    return [token for first, last in filter(None, spans) for token in range(first, last + 1)]
 
 
 def comparison(model: Reading, agreement: Agreement, tolerance: float) -> dict[str, Any]:
@@ -21,21 +76,19 @@ def comparison(model: Reading, agreement: Agreement, tolerance: float) -> dict[s
         "coverage": None if seen is None else seen.words(),
         "read_as": model.facts,
         "unknown": list(model.unknown),
-        "not_read": list(model.not_read),
     }
 
 
 def comparison_rows(model: Reading, agreement: Agreement, tolerance: float) -> dict[str, str]:
     """For people: every fact under which the model was read, and on whose word; then the comparison."""
-    from utfproof.models.configuration import FACTS
+    from utfproof.models.settings import ASKED
 
     largest = f"{agreement.relative_difference:.3g} relative (tolerance {tolerance:.3g})"
-    unknown = "; ".join(f"{FACTS[name][0]} (say it by {FACTS[name][1]})" for name in model.unknown)
+    unknown = "; ".join(f"{ASKED[name][0]} (say it by {ASKED[name][1]})" for name in model.unknown)
     return {
         **(model.facts or {}),
         "biases": model.biases(),
-        **({"metadata not read": ", ".join(model.not_read)} if model.not_read else {}),
-        "compared with": model.witness or "its own reading of the file alone: pass --reference or --module",
+        "compared with": model.witness or "its own reading of the file alone: pass --module",
         **({"compared on": model.coverage.words()} if model.coverage is not None else {}),
         **({"unknown": f"outputs depend on these, and nobody says them (exit 4): {unknown}"} if unknown else {}),
         "largest difference": f"{largest}, sequence {agreement.sequence}",

@@ -32,11 +32,7 @@ class Rotary:
     adjacent: bool
 
     def __call__(self, x: Array, positions: np.ndarray) -> Array:
-        """x [..., n, d] at positions [n]. MalformedInput for a position beyond the tables."""
-        if len(positions) and int(positions.max()) >= len(self.cos):
-            raise MalformedInput(
-                f"position {int(positions.max())} is beyond the {len(self.cos)} that the model rotates by"
-            )
+        """x [..., n, d] at positions [n]."""
         r = self.cos.shape[1]
         cos, sin = like(x, self.cos[positions]), like(x, self.sin[positions])
         turned, kept = x[..., : 2 * r], x[..., 2 * r :]
@@ -53,88 +49,82 @@ class Rotary:
         return Rotary(np.cos(angles), np.sin(angles), adjacent)
 
 
-_FIELDS = ("causal", "window", "cap", "slopes", "single")
-"""What a document says of a layer beside its rotation."""
-
-
-def _require(holds: bool, found: str) -> None:
-    if not holds:
-        raise ValueError(f"found {found[:80]}")
-
-
-def _finite(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
-
-
-def _rotary(stored: Any) -> Rotary | None:
-    """The rotation of a document."""
-    if stored is None:
-        return None
-    tables = np.frombuffer(base64.b64decode(stored["tables"], validate=True), "<f8").reshape(stored["shape"])
-    _require(tables.ndim == 3 and len(tables) == 2 and tables.size > 0, f"rotations of shape {tables.shape}")
-    _require(bool(np.isfinite(tables).all()), "rotations that are not finite")
-    _require(isinstance(stored["adjacent"], bool), f"adjacent {stored['adjacent']!r}")
-    return Rotary(tables[0], tables[1], stored["adjacent"])
-
-
 @dataclass(frozen=True, eq=False)
 class LayerAttention:
-    """One layer's attention. causal, window: whom a position sees, |i - j| < window. cap: logits x become cap * tanh(x / cap).
-    slopes: ALiBi, -slope_h |i - j| for head h; single: multiplied in float32, as a library may. rotary: applied to queries and
-    keys."""
+    """Softmax attention of one layer.
 
-    causal: bool = True
+    causal: position i sees j <= i only; window: |i - j| < window only; cap: logits z become cap tanh(z / cap); bias [H, P, P]:
+    added to the logits by head and positions (ALiBi, relative positions), -inf where a key is hidden; rotary: queries and keys
+    are turned first.
+    """
+
+    causal: bool = False
     window: int | None = None
     cap: float | None = None
-    slopes: tuple[float, ...] = ()
-    single: bool = False
+    bias: np.ndarray | None = None
     rotary: Rotary | None = None
 
     @property
     def plain(self) -> SoftmaxAttention | None:
-        """The same as a SoftmaxAttention where it is no more than that."""
-        if self.cap is not None or self.slopes or self.rotary is not None:
+        """The SoftmaxAttention that this is; None if the cap, the bias or the rotation makes it another."""
+        if any(part is not None for part in (self.cap, self.bias, self.rotary)):
             return None
         return SoftmaxAttention(causal=self.causal, window=self.window)
 
+    def positions(self) -> float:
+        """How many positions its tables have."""
+        tables = [len(self.rotary.cos)] if self.rotary is not None else []
+        return min([*tables, *([self.bias.shape[-1]] if self.bias is not None else [])], default=math.inf)
+
     def matrix(self, queries: Array, keys: Array, positions: np.ndarray, head: int) -> Array:
-        """The attention matrix [n, n] of queries and keys [n, d]."""
+        """The attention matrix [n, n] of queries and keys [n, d]. MalformedInput for a position beyond the tables."""
+        if len(positions) and int(positions.max()) >= self.positions():
+            raise MalformedInput(
+                f"position {int(positions.max())} is beyond the {self.positions()} of the model's tables"
+            )
         if self.rotary is not None:
             queries, keys = self.rotary(queries, positions), self.rotary(keys, positions)
         logits = queries @ transpose(keys)
         if self.cap is not None:
             logits = self.cap * namespace(logits).tanh(logits / self.cap)
-        if self.slopes:
-            distance = np.abs(positions[:, None] - positions[None, :])
-            kind = np.float32 if self.single else np.float64
-            logits = logits - like(logits, (kind(self.slopes[head]) * distance.astype(kind)).astype(np.float64))
-        return softmax(logits, visible(positions, positions, causal=self.causal, window=self.window))
+        seen = visible(positions, positions, causal=self.causal, window=self.window)
+        if self.bias is not None:
+            added = self.bias[head][np.ix_(positions, positions)]
+            shown = np.isfinite(added)
+            seen = shown if seen is None else seen & shown
+            logits = logits + like(logits, np.where(shown, added, 0.0))
+        return softmax(logits, seen)
 
     def document(self) -> dict[str, Any]:
         """For JSON; tables as base64 of float64."""
-        out: dict[str, Any] = {name: getattr(self, name) for name in _FIELDS}
+        out: dict[str, Any] = {"causal": self.causal, "window": self.window, "cap": self.cap}
+        out["bias"] = None if self.bias is None else _stored(self.bias)
         if self.rotary is not None:
-            tables = np.stack([self.rotary.cos, self.rotary.sin]).astype("<f8")
-            text = base64.b64encode(tables.tobytes()).decode()
-            out["rotary"] = {"shape": list(tables.shape), "tables": text, "adjacent": self.rotary.adjacent}
+            tables = np.stack([self.rotary.cos, self.rotary.sin])
+            out["rotary"] = {**_stored(tables), "adjacent": self.rotary.adjacent}
         return out
 
     @staticmethod
     def of_document(document: Any) -> LayerAttention:
-        """The inverse of `document`. ValueError, KeyError or TypeError for what that does not write."""
+        """The inverse of `document`. ValueError, KeyError or TypeError for other documents."""
         if not isinstance(document, dict):
             raise TypeError(f"{document!r} describes no layer")
-        causal, window, cap, slopes, single = (document[name] for name in _FIELDS)
-        _require(isinstance(causal, bool) and isinstance(single, bool), "causal and single are true or false")
+        causal, window, cap, bias = (document[name] for name in ("causal", "window", "cap", "bias"))
+        _require(isinstance(causal, bool), "causal is true or false")
         _require(window is None or (type(window) is int and window > 0), f"window {window!r}")
         _require(cap is None or (_finite(cap) and cap != 0), f"cap {cap!r}")
-        _require(isinstance(slopes, list) and all(map(_finite, slopes)), f"slopes {slopes!r}")
-        return LayerAttention(causal, window, cap, tuple(slopes), single, _rotary(document.get("rotary")))
+        turned = document.get("rotary")
+        rotary = None
+        if turned is not None:
+            tables = _table(turned, "rotations")
+            _require(len(tables) == 2 and np.isfinite(tables).all(), f"rotations of shape {tables.shape}")
+            rotary = Rotary(tables[0], tables[1], bool(turned["adjacent"]))
+        return LayerAttention(causal, window, cap, None if bias is None else _table(bias, "biases"), rotary)
 
     def unfit(self, heads: int, head_dim: int) -> str:
         """Why heads as these have no such attention; "" where they have."""
-        if self.slopes and len(self.slopes) != heads:
-            return f"the stored attention has {len(self.slopes)} slopes, for {heads} heads"
+        if self.bias is not None and self.bias.shape != (heads, *self.bias.shape[-1:] * 2):
+            return f"the stored attention has a bias of shape {list(self.bias.shape)}, expected [{heads}, P, P]"
         if self.rotary is not None and 2 * self.rotary.cos.shape[1] > head_dim:
             return f"the stored attention rotates {2 * self.rotary.cos.shape[1]} coordinates, of heads of dimension {head_dim}"
         return ""
@@ -143,12 +133,32 @@ class LayerAttention:
         """For people."""
         parts = ["causal" if self.causal else "both ways"]
         parts += [f"window {self.window}"] if self.window is not None else []
-        parts += [f"ALiBi with slopes {', '.join(f'{s:.3g}' for s in self.slopes)}"] if self.slopes else []
+        parts += [f"a bias for each pair of {self.bias.shape[-1]} positions"] if self.bias is not None else []
         parts += [f"logits capped at {self.cap:g}"] if self.cap is not None else []
         if self.rotary is not None:
             kind = "adjacent" if self.rotary.adjacent else "half-way"
             parts.append(f"rotary on {2 * self.rotary.cos.shape[1]} coordinates, {kind} pairs")
         return ", ".join(parts)
+
+
+def _require(holds: Any, found: str) -> None:
+    if not holds:
+        raise ValueError(f"found {found[:80]}")
+
+
+def _finite(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+
+
+def _stored(array: np.ndarray) -> dict[str, Any]:
+    return {"shape": list(array.shape), "table": base64.b64encode(array.astype("<f8").tobytes()).decode()}
+
+
+def _table(stored: Any, what: str) -> np.ndarray:
+    """An array [_, P, _] of a document."""
+    table = np.frombuffer(base64.b64decode(stored["table"], validate=True), "<f8").reshape(stored["shape"])
+    _require(table.ndim == 3 and table.size > 0 and not np.isnan(table).any(), f"{what} of shape {table.shape}")
+    return table
 
 
 @dataclass(frozen=True, eq=False)
@@ -183,6 +193,17 @@ class ModelAttention:
         """For people: layers that do the same are said once."""
         each = [layer.words() for layer in self.layers]
         return each[0] if len(set(each)) == 1 else "; ".join(f"layer {i}: {text}" for i, text in enumerate(each))
+
+
+def attention_kernel(text: str) -> SoftmaxAttention:
+    """A kernel that is said on the command line: softmax, causal, window:W or a combination. The scale is in W_Q already."""
+    kernel = parse_kernel(text, 1, 2)
+    plain = SoftmaxAttention(causal=getattr(kernel, "causal", False), window=getattr(kernel, "window", None))
+    if kernel != plain:
+        raise MalformedInput(
+            f"attention {text!r}: imported models take softmax, causal, window:W or a combination (their scale is in W_Q)"
+        )
+    return plain
 
 
 Kernel = SoftmaxAttention | ModelAttention

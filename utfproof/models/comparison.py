@@ -1,20 +1,16 @@
-"""What compares outputs with a model's own, batch by batch, so that no more than a batch is held."""
+"""How far outputs are from a model's own, sequence by sequence, and on which inputs that was seen."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+import base64
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 
 from utfproof.errors import MalformedInput
 from utfproof.ground.arrays import one_line
-from utfproof.models.attention import Kernel
-from utfproof.models.reading import Reading
-from utfproof.models.tensors import listed
-from utfproof.systems import Universal
-from utfproof.weights import as_float64, read_tensors
+from utfproof.shapes import decimal
 
 AGREEMENT = 1e-8
 """Largest relative difference of outputs under which two models are called the same."""
@@ -22,14 +18,13 @@ ROUNDING = 64 * float(np.finfo(np.float64).eps)
 """Of a size: what the numbers that are compared may lose by being written down."""
 SMALL_ROW = 1e-3
 """Rows whose outputs are smaller than this part of the sequence's median row are measured as if they were so large."""
-CACHED = 2**15
-"""Numbers that are compared at a time."""
-BEYOND = "undecided: an output of the host is beyond float64, so that nothing can be compared; nothing is written"
+CONTEXT, TOKENS = "compared_context", "compared_tokens"
+"""Metadata of an embedding: the longest context, and the tokens (all, or a bit for each in base64), that were compared."""
 
 
 @dataclass(frozen=True)
 class Difference:
-    """One output: its sequence, position and number, what was found there and what is right."""
+    """One output: its sequence, position and number, the value there and the right one."""
 
     tokens: tuple[int, ...]
     position: int
@@ -83,49 +78,31 @@ class Comparison:
         self.undecided = False
         self.first: Difference | None = None
 
-    def add(self, given: np.ndarray, found: np.ndarray, expected: np.ndarray) -> None:
-        """Outputs [n, d_out] for tokens [n] or inputs [n, d_in]. MalformedInput where the model's own are not finite."""
-        high, low, rows = self._sizes(expected)
-        if not (np.isfinite(high).all() and np.isfinite(low).all()):
-            raise MalformedInput(
-                "outputs are not finite: weights or inputs are too large for float64, nothing can be compared"
-            )
+    def add(self, tokens: np.ndarray, found: np.ndarray, expected: np.ndarray) -> None:
+        """Outputs [n, d_out] for tokens [n]. MalformedInput where the model's own are not finite."""
+        if not np.isfinite(expected).all():
+            raise MalformedInput("outputs are not finite: weights are too large for float64, nothing can be compared")
         self.count, self.rows = self.count + 1, self.rows + len(expected)
-        self.high, self.low = np.maximum(self.high, high), np.minimum(self.low, low)
-        if not all(np.isfinite(found[part]).all() for part in _parts(*found.shape)):
+        self.high = np.maximum(self.high, expected.max(axis=0))
+        self.low = np.minimum(self.low, expected.min(axis=0))
+        if not np.isfinite(found).all():
             self.undecided, self.sequence = True, self.count - 1
             return
-        off, by_row = np.zeros(len(self.off)), 0.0
-        for part in _parts(*expected.shape):
-            apart = _apart(found[part], expected[part])
-            off = np.maximum(off, apart.max(axis=0))
-            with np.errstate(over="ignore", invalid="ignore"):
-                no_larger = bool((apart.max(axis=1) <= self.by_row * rows[part]).all())
-            if not no_larger:
-                by_row = max(by_row, float(_by_rows(apart, expected[part], rows[part]).max()))
-        self.off = np.maximum(self.off, off)
-        if by_row > self.by_row:
-            self.by_row, self.sequence = by_row, self.count - 1
-        seen = by_row > AGREEMENT or (off > ROUNDING * np.maximum(self.high, -self.low)).any()
-        if not seen or self.first is not None:
-            return
-        apart = _apart(found, expected)
-        worst = np.maximum(_by_rows(apart, expected, rows), apart / self._scales()) > AGREEMENT
-        if worst.any():
-            row, column = (int(i) for i in np.argwhere(worst)[0])
-            tokens = tuple(int(t) for t in given) if given.ndim == 1 else (-1,) * len(given)
-            self.first = Difference(tokens, row, column, float(found[row, column]), float(expected[row, column]))
-
-    def _sizes(self, expected: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """The largest and the smallest of each output, and the largest of each row beside the constant."""
-        high, low, rows = np.full(len(self.constant), -np.inf), np.full(len(self.constant), np.inf), []
-        for part in _parts(*expected.shape):
-            values = expected[part]
-            high, low = np.maximum(high, values.max(axis=0)), np.minimum(low, values.min(axis=0))
-            rows.append(_apart(values, self.constant).max(axis=1))
-        sizes = np.concatenate(rows)
         with np.errstate(over="ignore", invalid="ignore"):
-            return high, low, np.asarray(np.maximum(sizes, SMALL_ROW * np.median(sizes)))
+            apart = np.abs(found - expected)
+            rows = np.abs(expected - self.constant).max(axis=1)
+            rows = np.maximum(rows, SMALL_ROW * np.median(rows))[:, None]
+            sizes = np.maximum(rows, ROUNDING / AGREEMENT * np.abs(expected))
+            by_row = apart / np.where(sizes > 0, sizes, np.inf)
+        self.off = np.maximum(self.off, apart.max(axis=0))
+        if by_row.max() > self.by_row:
+            self.by_row, self.sequence = float(by_row.max()), self.count - 1
+        if self.first is None:
+            worst = np.maximum(by_row, apart / self._scales()) > AGREEMENT
+            if worst.any():
+                row, column = (int(i) for i in np.argwhere(worst)[0])
+                told = tuple(int(t) for t in tokens)
+                self.first = Difference(told, row, column, float(found[row, column]), float(expected[row, column]))
 
     def _scales(self) -> np.ndarray:
         """[d_out]: half of how far each output moves, no less than the median one does; those that do not move by their
@@ -137,7 +114,7 @@ class Comparison:
         return np.asarray(np.maximum(shown, ROUNDING / AGREEMENT * size))
 
     def result(self) -> Agreement:
-        """What was found. MalformedInput where nothing was compared."""
+        """All sequences together. MalformedInput where nothing was compared."""
         if not self.count:
             raise MalformedInput("at least one sequence is needed to compare")
         with np.errstate(over="ignore"):
@@ -146,115 +123,80 @@ class Comparison:
         return Agreement(relative, self.sequence, self.count, self.rows, self.first)
 
 
-def _parts(rows: int, columns: int) -> list[slice]:
-    """Rows some at a time, which a processor's cache holds."""
-    step = max(1, CACHED // columns)
-    return [slice(start, start + step) for start in range(0, rows, step)]
-
-
-def _apart(found: np.ndarray, expected: np.ndarray) -> np.ndarray:
-    """|found - expected|, infinite where it overflows."""
-    with np.errstate(over="ignore", invalid="ignore"):
-        return np.asarray(np.abs(found - expected))
-
-
-def _by_rows(apart: np.ndarray, expected: np.ndarray, rows: np.ndarray) -> np.ndarray:
-    """Differences over the sizes of the rows; zero where nothing of a row moves."""
-    with np.errstate(over="ignore", invalid="ignore"):
-        sizes = np.maximum(rows[:, None], ROUNDING / AGREEMENT * np.abs(expected))
-        sizes[sizes <= 0] = np.inf
-        return np.asarray(apart / sizes)
-
-
-Triples = Iterable[tuple[np.ndarray, np.ndarray, np.ndarray]]
-"""(tokens or inputs, outputs found, the model's own)."""
-
-
-def compared(reading: Reading, triples: Triples) -> Agreement:
-    """The `Agreement` of these outputs."""
-    comparison = Comparison(reading.arrays["b_U"])
-    for given, found, expected in triples:
-        comparison.add(reading.shown(given) if given.ndim == 1 else given, found, expected)
+def compare_outputs(
+    constant: np.ndarray,
+    outputs: Callable[[np.ndarray], np.ndarray],
+    expected: Callable[[np.ndarray], np.ndarray],
+    sequences: Sequence[np.ndarray],
+) -> Agreement:
+    """Outputs (tokens [n] -> [n, d_out]) against the expected ones on these sequences; constant: as `Comparison`."""
+    comparison = Comparison(constant)
+    for tokens in sequences:
+        comparison.add(tokens, outputs(tokens), expected(tokens))
     return comparison.result()
 
 
-def compare_outputs(
-    reading: Reading, outputs: Callable[[np.ndarray], np.ndarray], sequences: Sequence[np.ndarray]
-) -> Agreement:
-    """A host's outputs (tokens [n] or inputs [n, d_in] -> [n, d_out]) against the model's own, on these sequences and on those
-    of its references."""
-
-    def triples() -> Triples:
-        for tokens in sequences:
-            yield tokens, outputs(tokens), reading.outputs(tokens)
-        for given, logits in reading.references:
-            yield given, outputs(given), logits
-
-    return compared(reading, triples())
+# --- on which inputs a comparison rests ------------------------------------------------------------------------
 
 
-def compare(
-    reading: Reading, host: Universal, E: np.ndarray, kernel: Kernel | None, sequences: Sequence[np.ndarray]
-) -> Agreement:
-    """The host with E on these sequences, and on those of the model's references, against the model's outputs, at all
-    positions, in float64. kernel: another attention than the model's, in both."""
+@dataclass(frozen=True, eq=False)
+class Coverage:
+    """sequences: how many; lengths: theirs; tokens [V]: whether each one stands in some sequence; batch: most sequences that
+    were asked at once."""
 
-    def outputs(given: np.ndarray) -> np.ndarray:
-        return host.forward(reading.rows(given), E, reading.kernel if kernel is None else kernel)
+    sequences: int
+    lengths: tuple[int, ...]
+    tokens: np.ndarray
+    batch: int
 
-    if kernel is None:
-        return compare_outputs(reading, outputs, sequences)
-    return compared(reading, ((t, outputs(t), reading.original(t, kernel)) for t in sequences))
+    @staticmethod
+    def of(given: Iterable[np.ndarray], vocabulary: int, batch: int) -> Coverage:
+        """Of tokens [n]."""
+        seen, lengths = np.zeros(vocabulary, dtype=bool), []
+        for tokens in given:
+            seen[tokens] = True
+            lengths.append(len(tokens))
+        return Coverage(len(lengths), tuple(sorted(set(lengths))), seen, batch)
+
+    def words(self) -> str:
+        """For people."""
+        all_of_them, seen = len(self.tokens), int(self.tokens.sum())
+        tokens = f"all {seen} token ids" if seen == all_of_them else f"{seen} of the {all_of_them} token ids"
+        count = f"{self.sequences} sequence{'s' * (self.sequences != 1)}"
+        lengths = f"length{'s' * (len(self.lengths) > 1)} {_ranges(self.lengths)}"
+        return f"{count} of {lengths}, with {tokens}, in batches of at most {self.batch}"
+
+    def facts(self) -> dict[str, str]:
+        """Metadata of an embedding."""
+        packed = base64.b64encode(np.packbits(self.tokens).tobytes()).decode()
+        return {CONTEXT: str(max(self.lengths)), TOKENS: "all" if self.tokens.all() else packed}
 
 
-def read_sequences(path: Path | str, reading: Reading, max_memory: int | None = None) -> list[np.ndarray]:
-    """Sequences of tokens of a file: tensor `tokens` [n] or [sequences, n], integers."""
-    file = read_tensors(path, max_memory=max_memory)
-    if file.tensors.keys() != {"tokens"}:
-        raise file.refuse(f"expected one tensor named tokens, found {listed(file.tensors) or 'none'}")
-    tokens = file.tensors["tokens"]
-    if tokens.dtype.kind not in "iu" or tokens.ndim not in (1, 2) or not tokens.size:
-        raise file.refuse("tokens must be integers [n] or [sequences, n], not empty")
-    rows = [reading.numbers(row) for row in np.atleast_2d(tokens)]
-    for row in rows:
-        reading.one_hots(row)
-    return rows
+def _ranges(numbers: Iterable[int]) -> str:
+    """1, 2, 3, 7 -> "1 to 3, 7"."""
+    parts: list[list[int]] = []
+    for n in sorted(set(numbers)):
+        if parts and parts[-1][-1] == n - 1:
+            parts[-1] = [parts[-1][0], n]
+        else:
+            parts.append([n])
+    return ", ".join(" to ".join(map(str, part)) for part in parts)
 
 
-def read_reference(
-    path: Path | str, reading: Reading, max_memory: int | None = None
-) -> tuple[tuple[np.ndarray, np.ndarray], ...]:
-    """What the model was given and its own logits: tensors `tokens` [n] or [batch, n], integers, or `inputs` [n, d_in] or
-    [batch, n, d_in], floats with d_in = V + P, and `logits` [n, d_out] or [batch, n, d_out]. MalformedInput where they do
-    not fit the model."""
-    file = read_tensors(path, max_memory=max_memory)
-    if file.tensors.keys() not in ({"tokens", "logits"}, {"inputs", "logits"}):
-        found = listed(file.tensors) or "nothing"
-        raise file.refuse(f"a reference holds tokens and logits, or inputs and logits, found {found}")
-    logits, d_in, d_out = as_float64(file, "logits"), reading.shape.d_in, reading.shape.d_out
-    if "tokens" in file.tensors:
-        values = file.tensors["tokens"]
-        if values.dtype.kind not in "iu" or values.ndim not in (1, 2) or not values.size:
-            raise file.refuse("tokens must be integers [n] or [batch, n], not empty")
-        lead, batch = values.shape, np.atleast_2d(values)
-    elif reading.norm is not None:
-        raise file.refuse(
-            "a model with norms is compared on tokens: its host has a row for each token at each position"
-        )
-    else:
-        values = file.tensors["inputs"]
-        if values.dtype.kind != "f" or values.ndim not in (2, 3) or not values.size or values.shape[-1] != d_in:
-            raise file.refuse(
-                f"inputs are {values.dtype} {list(values.shape)}, expected floats [n, {d_in}] or [batch, n, {d_in}], not "
-                f"empty: {reading.vocabulary} columns for tokens, then {reading.positions} for positions"
-            )
-        values = as_float64(file, "inputs")
-        lead, batch = values.shape[:-1], values.reshape(-1, *values.shape[-2:])
-    if logits.shape != (*lead, d_out):
-        raise file.refuse(f"logits has shape {list(logits.shape)}, expected {[*lead, d_out]}")
-    for part in batch:
-        try:
-            reading.rows(part)
-        except MalformedInput as error:
-            raise file.refuse(str(error)) from error
-    return tuple(zip(batch, logits.reshape(len(batch), -1, d_out), strict=True))
+def read_limits(facts: Mapping[str, str], vocabulary: int) -> tuple[int | None, np.ndarray | None]:
+    """(longest context, tokens [V]) that an embedding's metadata say were compared, None where there is no such limit.
+    MalformedInput for fields that no embedding has."""
+    if CONTEXT not in facts and TOKENS not in facts:
+        return None, None
+    context, text = decimal(facts.get(CONTEXT)), facts.get(TOKENS, "")
+    if not context:
+        raise MalformedInput(f"the embedding's metadata field {CONTEXT} is {facts.get(CONTEXT)!r}, expected a number")
+    if text == "all":
+        return context, None
+    try:
+        bits = np.unpackbits(np.frombuffer(base64.b64decode(text, validate=True), dtype=np.uint8))
+    except ValueError as error:
+        raise MalformedInput(f"the embedding's metadata field {TOKENS} is not base64: {error}") from error
+    if not vocabulary <= len(bits) < vocabulary + 8:
+        raise MalformedInput(f"the embedding's metadata field {TOKENS} is not about its {vocabulary} tokens")
+    return context, bits[:vocabulary].astype(bool)

@@ -16,9 +16,8 @@ from utfproof.ground.arrays import one_line
 from utfproof.ground.notions import Notion
 from utfproof.ground.resources import require_memory
 from utfproof.matching import Embedding, embed
-from utfproof.models.attention import write_kernel
-from utfproof.models.comparison import AGREEMENT, BEYOND, Agreement, compare
-from utfproof.models.coverage import read_limits
+from utfproof.models.attention import Kernel, write_kernel
+from utfproof.models.comparison import AGREEMENT, Agreement, compare_outputs, read_limits
 from utfproof.models.exporting import require_own, write_module
 from utfproof.models.grouped import embed_grouped, grouped_tree_host
 from utfproof.models.probes import random_sequences
@@ -42,23 +41,18 @@ class Embedded:
     """A host with the E under which it was found to act as the model, compared with the model's outputs.
 
     name: the host's; notion: by which it acts as the model; made_for: metadata of E about the host; found: how E was solved
-    for; module: what an exported module needs beside host and E; constant: [d_out], the model's bias after a norm at the end,
-    added to the host's outputs; caveat: what ends the verdict.
+    for.
     """
 
     model: Reading
-    host: Any
+    host: Universal
     name: str
     E: np.ndarray
     agreement: Agreement
     notion: Notion
     made_for: dict[str, str]
-    system: Universal
-    found: Embedding | None = None
+    found: Embedding
     tolerance: float = AGREEMENT
-    module: dict[str, Any] | None = None
-    constant: np.ndarray | None = None
-    caveat: str = ""
 
     @property
     def agrees(self) -> bool:
@@ -74,17 +68,15 @@ class Embedded:
     def verdict(self) -> str:
         """One sentence: what the host acts as, by which notion, on which evidence."""
         if self.decided is None:
-            return BEYOND
+            return "undecided: an output of the host is beyond float64, so that nothing can be compared; nothing is written"
         if not self.agrees:
             by = self.agreement.relative_difference
             return f"the outputs differ, by {by:.3g} relative: no embedding is written"
-        up_to = "" if self.constant is None else UP_TO
-        return f"{up_to}the host acts as {self.model.acted_as(self.notion.value)}{self.caveat}"
+        return f"the host acts as {self.model.acted_as(self.notion.value)}"
 
     def facts(self) -> dict[str, str]:
         """Metadata of the embedding: what it achieves, the host that it is for, its rows, its attention, what was compared."""
-        told = {"constant": json.dumps(self.constant.tolist())} if self.constant is not None else {}
-        return {"notion": self.notion.value, **self.made_for, **model_facts(self.model), **told}
+        return {"notion": self.notion.value, **self.made_for, **model_facts(self.model)}
 
     def save(self, path: Path | str) -> Path:
         """Write E with its metadata. MalformedInput where the outputs differ."""
@@ -99,9 +91,8 @@ class Embedded:
         path, model = Path(path), self.model
         require_own(path, path.with_suffix(".safetensors"))
         sizes: dict[str, Any] = {"vocabulary": model.vocabulary, "positions": model.positions}
-        sizes |= {"constant": self.constant, "pairs": model.pairs, "ids": model.ids, **(self.module or {})}
         limits = read_limits(self.facts(), model.vocabulary)
-        write_module(path, self.system, self.E, model.kernel, **sizes, limits=limits)
+        write_module(path, self.host, self.E, model.kernel, **sizes, ids=model.ids, limits=limits)
         return path
 
     def _require_agreement(self) -> None:
@@ -114,13 +105,6 @@ class Embedded:
             f"{self.verdict}\n{self.name}, {shape}, m = {self.host.m}; largest relative difference of outputs "
             f"{found.relative_difference:.3g} on {found.sequences} sequences, {found.positions} positions"
         )
-
-
-UP_TO = (
-    "up to a constant of the outputs (the model's own bias after its last norm, added beside the host, which without it acts "
-    "as no such model): "
-)
-"""How a verdict begins where the outputs' constant is no part of E."""
 
 
 def host_facts(name: str, host: Universal, found: Embedding, recipe: dict[str, Any]) -> dict[str, str]:
@@ -143,12 +127,12 @@ def shape_facts(host: Universal) -> dict[str, str]:
     return {name: str(value).lower() for name, value in numbers.items()}
 
 
-def model_facts(model: Reading, kernel: Any = None) -> dict[str, str]:
+def model_facts(model: Reading) -> dict[str, str]:
     """Metadata of a model's embedding: what its rows are, whom positions see, which facts nobody said, what was compared."""
     facts = {
         "vocabulary": str(model.vocabulary),
         "positions": str(model.positions),
-        "attention": write_kernel(model.kernel if kernel is None else kernel),
+        "attention": write_kernel(model.kernel),
     }
     if model.ids is not None:
         facts[IDS] = json.dumps(model.ids.tolist(), separators=(",", ":"))
@@ -209,5 +193,20 @@ def embed_model(
     label = name or (host if isinstance(host, str) else "host")
     made_for = host_facts(label, machine, found, {**recipe, HOST_DIGEST: digest})
     made_for |= {"kv_heads": str(model.kv_heads)} if label == GROUPED else {}
-    agreement = compare(model, machine, E, None, tried)
-    return Embedded(model, machine, label, E, agreement, found.notion, made_for, machine, found, tolerance)
+    agreement = compare(model, machine, E, tried)
+    return Embedded(model, machine, label, E, agreement, found.notion, made_for, found, tolerance)
+
+
+def compare(
+    model: Reading, host: Universal, E: np.ndarray, sequences: Sequence[np.ndarray], kernel: Kernel | None = None
+) -> Agreement:
+    """The host with E on these sequences of tokens against the model's outputs, at all positions, in float64. kernel: another
+    attention than the model's, in both."""
+
+    def outputs(tokens: np.ndarray) -> np.ndarray:
+        return np.asarray(host.forward(model.one_hots(tokens), E, model.kernel if kernel is None else kernel))
+
+    def expected(tokens: np.ndarray) -> np.ndarray:
+        return model.outputs(tokens) if kernel is None else model.original(tokens, kernel)
+
+    return compare_outputs(model.arrays["b_U"], outputs, expected, sequences)

@@ -1,32 +1,35 @@
-"""Models from files: the family is recognised by the names of the tensors, and what is said is checked against all of it."""
+"""Models from files: safetensors, and PyTorch's .pt with weights_only=True. What is said of them is checked against all of it."""
 
 from __future__ import annotations
 
+import json
+import pickle
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from utfproof.attention import SoftmaxAttention, parse_kernel
 from utfproof.errors import MalformedInput
-from utfproof.models.comparison import AGREEMENT, compared, read_reference
-from utfproof.models.coverage import Coverage
-from utfproof.models.families import families
-from utfproof.models.files import SUFFIXES, read_file
-from utfproof.models.reader import read_model, recognise
+from utfproof.ground.files import read_json
+from utfproof.ground.resources import require_memory
+from utfproof.models.attention import attention_kernel
+from utfproof.models.layouts import FAMILIES, LAYOUTS, read_model, recognise, settings_of
 from utfproof.models.reading import Reading
+from utfproof.models.settings import CONFIG
 from utfproof.models.tensors import layer_prefixes
+from utfproof.weights import TensorFile, read_tensors
 
 ANY_FAMILY = "auto"
-SINGLE = 1e-4
-"""Outputs that are computed in float32 differ by less."""
+PICKLED = (".pt", ".pth", ".bin", ".ckpt")
+SUFFIXES = (".safetensors", *PICKLED)
+NESTED = ("state_dict", "model_state_dict", "model")
+"""Keys under which checkpoints hold the state dict."""
 
 
 def layouts() -> tuple[str, ...]:
     """The names of all families, and `auto`, which finds the one whose names the file has."""
-    return (ANY_FAMILY, *families())
+    return (ANY_FAMILY, *FAMILIES)
 
 
 def import_model(
@@ -36,100 +39,29 @@ def import_model(
     attention: str | None = None,
     heads: int | None = None,
     residual: bool | None = None,
-    scale: str | None = None,
     config: Mapping[str, Any] | None = None,
-    reference: Path | str | None = None,
     max_memory: int | None = None,
 ) -> Reading:
     """The model of a file in this layout.
 
     attention: whom a position sees (softmax, causal, window:W). heads and residual: what a PyTorch state dict does not show.
-    scale: what logits are multiplied by. config: its configuration, every field of which must be known. reference: a file of
-    tokens or inputs and the model's own logits, with which the reading must agree.
-    Raises MalformedInput with the tensor, the field or the first difference.
+    config: its configuration, every field of which must be known. Nothing here compares the reading with the model.
+    Raises MalformedInput with the tensor or the field.
     """
     if layout not in layouts():
         raise MalformedInput(f"layout {layout!r} is unknown; choose {', '.join(layouts())}")
-    said = spoken(attention, heads, residual, scale)
     file = read_file(path, max_memory)
-    family = recognise(file) if layout == ANY_FAMILY else families()[layout]
-    if not layer_prefixes(file, family.marks):
-        for other in families().values():
-            if layer_prefixes(file, other.marks):
-                raise file.refuse(
-                    f"--layout {family.name} is for {family.title}; this file looks like {other.title}: "
-                    f"--layout {other.name}"
-                )
-    reading = read_model(file, family, config, said)
-    return reading if reference is None else with_reference(reading, reference, max_memory)
-
-
-def attention_kernel(text: str) -> SoftmaxAttention:
-    """A kernel that is said on the command line: softmax, causal, window:W or a combination. The scale is in W_Q already."""
-    kernel = parse_kernel(text, 1, 2)
-    if kernel != SoftmaxAttention(causal=getattr(kernel, "causal", False), window=getattr(kernel, "window", None)):
-        raise MalformedInput(
-            f"attention {text!r}: imported models take softmax, causal, window:W or a combination (their scale is in W_Q)"
-        )
-    assert isinstance(kernel, SoftmaxAttention)
-    return kernel
-
-
-def parse_scale(text: str) -> float | str:
-    """What logits are multiplied by: '1/sqrt(d)' or a positive number."""
-    if text == "1/sqrt(d)":
-        return text
-    try:
-        scale = float(text)
-    except ValueError:
-        scale = float("nan")
-    if not (np.isfinite(scale) and scale > 0):
-        raise MalformedInput(f"--scale {text!r} is neither '1/sqrt(d)' nor a positive number")
-    return scale
-
-
-def spoken(
-    attention: str | None, heads: int | None, residual: bool | None, scale: str | None
-) -> dict[str, tuple[Any, str]]:
-    """Facts that options say."""
-    said: dict[str, tuple[Any, str]] = {}
+    found = recognise(file, None if layout == ANY_FAMILY else layout)
+    settings = settings_of(file, found, config)
     if attention is not None:
         kernel = attention_kernel(attention)
-        said |= {"causal": (kernel.causal, "--attention"), "window": (kernel.window or 0, "--attention")}
-    if scale is not None:
-        said["scale"] = (parse_scale(scale), "--scale")
+        settings.say("attention_dir", "causal" if kernel.causal else "bidirectional", "--attention")
+        settings.say("window_size", kernel.window or 0, "--attention")
     if heads is not None:
-        said["heads"] = (heads, "--heads")
+        settings.say("n_heads", heads, "--heads")
     if residual is not None:
-        said["stream"] = (residual, "--residual" if residual else "--no-residual")
-    return said
-
-
-def with_reference(reading: Reading, path: Path | str, max_memory: int | None = None) -> Reading:
-    """The reading with outputs that the model was seen to give. MalformedInput where the reading does not give them."""
-    references = read_reference(path, reading, max_memory)
-    found = compared(reading, ((x, reading.original(x), logits) for x, logits in references))
-    if not found.within(AGREEMENT):
-        first = "" if found.first is None else f"; first on {found.first.words('the reading gives', 'the file says')}"
-        raise MalformedInput(
-            f"{path}: this reading of the file gives other outputs than the reference, by "
-            f"{found.relative_difference:.3g} relative{first}{_rounded(reading, found.relative_difference)}: "
-            f"it was taken as {reading.summary()}"
-        )
-    coverage = Coverage.of((x for x, _ in references), reading.vocabulary)
-    witness = f"the outputs in {Path(path).name}"
-    return replace(
-        reading, witness=witness, coverage=coverage, references=references, difference=found.relative_difference
-    )
-
-
-def _rounded(reading: Reading, difference: float) -> str:
-    """What to do where float32 may be all that a reading and its reference differ by."""
-    if not difference < SINGLE:
-        return ""
-    rotary = any(layer.rotary is not None for layer in reading.attention.layers)
-    live = "; a model may compute rotations in float32 even so: --module compares it live" if rotary else ""
-    return f", as float32 leaves it: compute the reference in float64 (model.double()){live}"
+        settings.say("residual", residual, "--residual" if residual else "--no-residual")
+    return read_model(found, settings)
 
 
 def refuse_models(path: Path | str, max_memory: int | None = None) -> None:
@@ -138,15 +70,75 @@ def refuse_models(path: Path | str, max_memory: int | None = None) -> None:
     if not path.is_file() or not path.name.endswith(SUFFIXES):
         return
     if path.suffix == ".safetensors":
-        from safetensors import SafetensorError, safe_open
-
         try:
-            with safe_open(path, "numpy") as stored:
-                if "W_O" in stored.keys():  # noqa: SIM118 - not a dict
-                    return
-        except SafetensorError:
+            file = read_tensors(path, max_memory=max_memory, booleans=True)
+        except MalformedInput:
+            return
+        if "W_O" in file.tensors:
             return
     file = read_file(path, max_memory)
-    for family in families().values():
-        if layer_prefixes(file, family.marks):
-            raise file.refuse(f"this file looks like {family.title}: say --layout {family.name}, or --layout auto")
+    for layout in LAYOUTS:
+        if layer_prefixes(file, layout.marks):
+            raise file.refuse(f"this file looks like {layout.title}: say --layout {layout.family}, or --layout auto")
+
+
+def read_config(path: Path | str) -> dict[str, Any]:
+    """A configuration in JSON: an object. MalformedInput otherwise."""
+    found = read_json(path)
+    if not isinstance(found, dict):
+        raise MalformedInput(f"{path}: a configuration is a JSON object, {CONFIG}")
+    return found
+
+
+def read_file(path: Path | str, max_memory: int | None = None) -> TensorFile:
+    """The tensors of a file of either kind, without the prefixes that wrappers put before every name. MalformedInput for other
+    kinds and for files that do not read."""
+    path = Path(path)
+    if path.suffix in PICKLED:
+        file = _torch(path, max_memory)
+    elif path.suffix in (".npz", ".json"):
+        raise MalformedInput(f"{path}: a model is read from {', '.join(SUFFIXES)}; save its state dict as safetensors")
+    else:
+        file = read_tensors(path, max_memory=max_memory, booleans=True)
+    for prefix in ("_orig_mod.", "module."):
+        if file.tensors and all(name.startswith(prefix) for name in file.tensors):
+            tensors, types = (
+                {name[len(prefix) :]: value for name, value in held.items()} for held in (file.tensors, file.types)
+            )
+            file = TensorFile(file.path, tensors, file.metadata, types)
+    return file
+
+
+def _torch(path: Path, max_memory: int | None) -> TensorFile:
+    """A PyTorch checkpoint, as torch reads it without running any code."""
+    try:
+        require_memory(4 * path.stat().st_size, f"reading {path}", max_memory)
+        with path.open("rb") as stream:
+            start = stream.read(40)
+    except OSError as error:
+        raise MalformedInput(f"cannot read {path}: {error.strerror or error}") from error
+    if start.startswith(b"version https://git-lfs"):
+        raise MalformedInput(f"{path}: it is a Git LFS pointer, not the file itself: run git lfs pull")
+    try:
+        import torch
+    except ImportError as error:
+        raise MalformedInput(f"{path} is a PyTorch file, and torch is not installed; save it as safetensors") from error
+    try:
+        found = torch.load(path, map_location="cpu", weights_only=True)
+    except (pickle.UnpicklingError, RuntimeError, EOFError, ValueError, KeyError) as error:
+        line = " ".join(str(error).split())[:300]
+        raise MalformedInput(
+            f"{path}: torch.load with weights_only=True does not read it; save its state dict as safetensors ({line})"
+        ) from error
+    held = [found[key] for key in NESTED if isinstance(found, dict) and isinstance(found.get(key), dict)]
+    if len(held) > 1 or not isinstance(found, dict):
+        raise MalformedInput(f"{path}: it holds {len(held) or 'no'} state dicts: save the one that is meant, alone")
+    tensors: dict[str, np.ndarray] = {}
+    for name, value in (held[0] if held else found).items():
+        if not isinstance(value, torch.Tensor) or value.layout != torch.strided or value.is_quantized:
+            raise MalformedInput(f"{path}: {name!r} is no dense tensor; save the state dict alone")
+        wide = value.float() if value.dtype == torch.bfloat16 else value
+        tensors[str(name)] = wide.detach().numpy().copy()
+    said = found.get("model_args") or found.get("hyper_parameters") if held else None
+    metadata = {str(k): v if isinstance(v, str) else json.dumps(v, default=str) for k, v in (said or {}).items()}
+    return TensorFile(str(path), tensors, metadata, {name: str(array.dtype) for name, array in tensors.items()})

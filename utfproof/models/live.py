@@ -16,17 +16,16 @@ from typing import Any
 import numpy as np
 
 from utfproof.errors import MalformedInput, ResourceLimit, UtfproofError
-from utfproof.models.comparison import AGREEMENT, Agreement, Comparison
-from utfproof.models.configuration import OWN_OUTPUTS
-from utfproof.models.coverage import Coverage
+from utfproof.models.comparison import AGREEMENT, Agreement, Comparison, Coverage
+from utfproof.models.layouts import Layout, read_model, recognise, settings_of
 from utfproof.models.probes import batches, probes, random_sequences, sequences
-from utfproof.models.reader import Said, read_model, recognise
-from utfproof.models.reading import ANY_LENGTH, LONGEST, Forward, Reading
+from utfproof.models.reading import LONGEST, Forward, Reading
 from utfproof.models.tensors import layer_prefixes
 from utfproof.weights import TensorFile
 
-OPEN = {"stream": (True, False), "causal": (True, False)}
-"""Facts that a family may leave open, which the module's own outputs then decide."""
+OWN_OUTPUTS = "the module's own outputs"
+OPEN = {"residual": (True, False), "attention_dir": ("causal", "bidirectional")}
+"""Fields that a layout may leave open, which the module's own outputs then decide."""
 TWIN = " in float64 and evaluation mode"
 """How `in_float64` runs a module, for people."""
 SINGLE = 1e-5
@@ -35,41 +34,23 @@ FEW = 16
 """Sequences that are enough to tell one reading from another."""
 
 
-def whole_model(
-    module: Any,
-    example_inputs: Any = None,
-    *,
-    heads: int | None = None,
-    config: Mapping[str, Any] | None = None,
-    seed: int = 0,
-) -> Reading:
-    """The whole model of a live module by the table of its family, compared with the module's own forward pass in float64.
+def whole_model(module: Any, seed: int = 0) -> Reading:
+    """The whole model of a live module by its layout, compared with the module's own forward pass in float64.
 
-    example_inputs: tokens [n] or [batch, n], integers (arrays or tensors), or a list of such; by default `probes`. heads: where
-    the module does not show them. config: fields instead of the module's own configuration. The module is copied, never
-    changed. Raises MalformedInput naming the tensor or the field that no embedding carries, or the first output at which the
-    reading and the module differ.
+    The module is copied, never changed. Raises MalformedInput naming the tensor or the field that no embedding carries, or the
+    first output at which the reading and the module differ.
     """
     require_module(module)
     twin = in_float64(module)
-    file = live_tensors(twin)
-    forward = module_outputs(twin)
-    given = None if example_inputs is None else _examples(example_inputs)
-    name = type(module).__name__
+    file, forward = live_tensors(twin), module_outputs(twin)
     found: list[tuple[Reading, Agreement]] = []
-    for reading in _readings(twin, file, heads, config):
-        for tokens in given or ():
-            reading.one_hots(tokens)
-        few = given or [tokens for tokens, _ in zip(sequences(reading, seed), range(FEW), strict=False)]
+    for reading in _readings(twin, file):
+        few = [tokens for tokens, _ in zip(sequences(reading, seed), range(FEW), strict=False)]
         found.append((reading, _agreement(reading, forward, batches(reading, iter(few)))[0]))
-    agreeing = [reading for reading, agreement in found if agreement.within(AGREEMENT)]
-    if len(agreeing) > 1 and given is not None:
-        readings = " or as ".join(reading.summary() for reading in agreeing)
-        raise file.refuse(f"the example inputs do not tell how to read it: as {readings}; give longer ones, or none")
-    if not agreeing:
-        closest = min(found, key=lambda pair: np.nan_to_num(pair[1].relative_difference, nan=np.inf))
-        raise file.refuse(_differs(*closest))
-    return confirmed(agreeing[0], forward, f"the forward pass of {name}{TWIN}", given, seed, other_ways(twin))
+        if found[-1][1].within(AGREEMENT):
+            witness = f"the forward pass of {type(module).__name__}{TWIN}"
+            return confirmed(reading, forward, witness, seed, other_ways(twin))
+    raise file.refuse(_differs(*min(found, key=lambda pair: np.nan_to_num(pair[1].relative_difference, nan=np.inf))))
 
 
 def require_module(module: Any) -> None:
@@ -79,26 +60,19 @@ def require_module(module: Any) -> None:
 
 
 def confirmed(
-    reading: Reading,
-    forward: Forward,
-    witness: str,
-    given: list[np.ndarray] | None = None,
-    seed: int = 0,
-    others: Mapping[str, Forward] | None = None,
+    reading: Reading, forward: Forward, witness: str, seed: int = 0, others: Mapping[str, Forward] | None = None
 ) -> Reading:
-    """The reading with the module's own outputs as its witness, compared on example inputs, or on `probes`. MalformedInput with
-    the first output that differs. others: other ways to ask the module, named in the witness where they change its answer."""
-    tried = probes(reading, seed) if given is None else batches(reading, iter(given))
-    agreement, coverage = _agreement(reading, forward, tried)
+    """The reading with the module's own outputs as its witness, compared on `probes`. MalformedInput with the first output that
+    differs. others: other ways to ask the module, named in the witness where they change its answer."""
+    agreement, coverage = _agreement(reading, forward, probes(reading, seed))
     if not agreement.within(AGREEMENT):
         raise MalformedInput(f"{witness}: {_differs(reading, agreement)}")
-    alone = "" if given is None else " on the example inputs alone,"
-    few = given or random_sequences(reading, 4, seed)
+    few = random_sequences(reading, 4, seed)
     changed = [name for name, asked in (others or {}).items() if not _same(reading, asked, few)]
     apart = f" ({' and '.join(changed)} change its outputs, and are not meant)" if changed else ""
     return replace(
         reading,
-        witness=witness + apart + alone,
+        witness=witness + apart,
         coverage=coverage,
         forward=forward,
         difference=agreement.relative_difference,
@@ -115,10 +89,10 @@ def _agreement(reading: Reading, forward: Forward, tried: Iterable[np.ndarray]) 
         if expected.shape != wanted:
             raise MalformedInput(f"its outputs have shape {list(expected.shape)}, its tensors say {list(wanted)}")
         for row, (tokens, logits) in enumerate(zip(batch, expected, strict=True)):
-            found = reading.original(tokens)
-            comparison.add(reading.shown(tokens), found, logits)
+            found, told = reading.original(tokens), tokens if reading.ids is None else reading.ids[tokens]
+            comparison.add(told, found, logits)
             if row % 4 == 1:  # alone: an answer must not depend on the batch
-                comparison.add(reading.shown(tokens), found, forward(tokens[None])[0])
+                comparison.add(told, found, forward(tokens[None])[0])
         seen += list(batch)
         largest = max(largest, len(batch))
         if comparison.first is not None and not comparison.result().within(AGREEMENT):
@@ -152,20 +126,39 @@ def _differs(reading: Reading, agreement: Agreement) -> str:
     )
 
 
-def _readings(twin: Any, file: TensorFile, heads: int | None, config: Mapping[str, Any] | None) -> Iterator[Reading]:
-    """What the module may be, by the table of its family, where that and the configuration leave facts open."""
-    family = recognise(file)
-    with callers_code(f"{file.path} has tensors as {family.title} has, and not its parts; read it with from_parts"):
-        layers = [twin.get_submodule(prefix.rstrip(".")) for prefix in layer_prefixes(file, family.marks)]
-        family.double(twin)
-        fields = dict(config) if config is not None else family.live(twin, layers)
-        tables = family.tables(twin, min(fields.get("n_ctx") or ANY_LENGTH, LONGEST))
-    said: Said = {} if heads is None else {"heads": (heads, "the caller")}
-    settled = {*family.settled, *(family.fields[name].fact for name in fields if name in family.fields)}
-    left = {name: values for name, values in OPEN.items() if name not in settled}
+def _readings(twin: Any, file: TensorFile) -> Iterator[Reading]:
+    """The module by its layout, once for every value of the fields that layout and configuration leave open."""
+    layout = recognise(file)
+    with callers_code(f"{file.path} has tensors as {layout.title} has, and not its parts; read it with from_parts"):
+        fields, tables = _live_fields(twin, file, layout)
+    settled = settings_of(file, layout, fields, strict=False)
+    left = {name: values for name, values in OPEN.items() if settled.get(name) is None}
     for values in product(*left.values()):
-        tried = {name: (value, OWN_OUTPUTS) for name, value in zip(left, values, strict=True)}
-        yield read_model(file, family, fields, {**said, **tried}, tables, live=True)
+        settings = settings_of(file, layout, fields, strict=False)
+        for name, value in zip(left, values, strict=True):
+            settings.say(name, value, OWN_OUTPUTS)
+        yield read_model(layout, settings, tables)
+
+
+def _live_fields(twin: Any, file: TensorFile, layout: Layout) -> tuple[dict[str, Any], Any]:
+    """A module's configuration and, for a bridge, its own cos and sin of rotated positions [P, r]. The module is made to
+    compute in float64 throughout."""
+    if layout.family == "pytorch":
+        parts = [twin.get_submodule(prefix.rstrip(".")) for prefix in layer_prefixes(file, layout.marks)]
+        odd = {name: any(getattr(p, name) not in (None, False) for p in parts) for name in ("add_zero_attn", "bias_k")}
+        return {"num_heads": parts[0].num_heads, **odd}, None
+    tables = None
+    for part in twin.modules():
+        if hasattr(part, "cfg") and hasattr(part.cfg, "dtype"):
+            part.cfg.dtype = _torch().float64
+        if hasattr(part, "cos_cached") and tables is None:
+            held = (getattr(part, name)[:LONGEST, ::2] for name in ("cos_cached", "sin_cached"))
+            tables = tuple(x.double().cpu().numpy() for x in held)
+    held = twin.cfg
+    fields = dict(held.to_dict() if hasattr(held, "to_dict") else vars(held))
+    for name in ("use_NTK_by_parts_rope", "use_yarn_rope"):
+        fields.pop(name, None)  # its own tables hold the rotation
+    return fields, tables
 
 
 @contextmanager
@@ -248,13 +241,3 @@ def module_outputs(module: Any, ids: str = "int64", gradients: bool = False) -> 
         return array[None] if array.ndim == 2 and len(tokens) == 1 else array
 
     return outputs
-
-
-def _examples(given: Any) -> list[np.ndarray]:
-    """Tokens as a list of [n]."""
-    if isinstance(given, list | tuple) and given and not isinstance(given[0], int | np.integer):
-        return [row for part in given for row in _examples(part)]
-    array = np.asarray(given.detach().cpu().numpy() if hasattr(given, "detach") else given)
-    if array.dtype.kind not in "iu" or array.ndim not in (1, 2) or not array.size:
-        raise MalformedInput("example inputs are tokens: integers [n] or [batch, n], not empty")
-    return list(np.atleast_2d(array))

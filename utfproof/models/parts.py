@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 
 from utfproof.errors import MalformedInput
-from utfproof.models.attention import LayerAttention, ModelAttention
-from utfproof.models.importing import attention_kernel
+from utfproof.models.attention import LayerAttention, ModelAttention, attention_kernel
 from utfproof.models.live import TWIN, confirmed, in_float64, module_outputs, other_ways
 from utfproof.models.reading import ANY_LENGTH, PARTS, Reading
 
@@ -39,7 +38,7 @@ def from_parts(
 
     W_E [V, D]; W_Q [L, H, D, d]; W_K, W_V [L, G, D, d], G dividing H; W_O [L, H, d, D]; W_U [D, O]; biases b_Q [L, H, d],
     b_K, b_V [L, G, d], b_O [L, D], b_U [O]; positions [P, D], added to the embedding: arrays, tensors or lists of them, one a
-    layer. attention: "causal", "softmax" (both ways), "causal+window:W", or a LayerAttention (rotary, ALiBi, caps), for all
+    layer. attention: "causal", "softmax" (both ways), "causal+window:W", or a LayerAttention (rotary, biases by position, caps), for all
     layers or one for each. scale: what logits are multiplied by. residual: whether there is a residual stream. forward: the
     torch.nn.Module, or a function of a tensor of tokens [batch, n], that gives logits [batch, n, O]; without one nothing here
     compares the reading with a model. context: the longest context to try where there are no positions.
@@ -80,7 +79,7 @@ def from_parts(
         return reading
     live, mode = (in_float64(forward), TWIN) if hasattr(forward, "state_dict") else (forward, "")
     witness = f"the forward pass of {name}{mode}"
-    return confirmed(reading, module_outputs(live), witness, seed=seed, others=other_ways(live))
+    return confirmed(reading, module_outputs(live), witness, seed, other_ways(live))
 
 
 def _array(value: Any, name: str, axes: int) -> np.ndarray:

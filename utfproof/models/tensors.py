@@ -14,7 +14,7 @@ from utfproof.weights import TensorFile, as_float64
 UNSUITABLE = (
     (
         r"(^|\.|_)(ln|norm|layer_?norm|rms_?norm|batch_?norm)[0-9]*(_|\.|$)|(^|\.)(ln_|norm_)|layernorm",
-        "it normalises, which is not linear (HOST own-norm is for TransformerLens models with norms)",
+        "it normalises, which is not linear",
     ),
     (
         r"(^|\.)(mlp|ffn|ff|feed_?forward|experts?|fc|fc_?[0-9]+|c_fc|linear_?[0-9]+|W_in|W_out|W_gate)(\.|$)",
@@ -62,17 +62,15 @@ class Claims:
             raise self.file.refuse(f"{name} has shape {list(shape)}, expected {count} axes, none of them empty")
         return tuple(int(n) for n in shape)
 
-    def take(self, name: str, shape: tuple[int, ...]) -> np.ndarray:
-        """A tensor of this shape as float64."""
+    def take(self, name: str, shape: tuple[int, ...], optional: bool = False) -> np.ndarray:
+        """A tensor of this shape as float64; optional: zeros where there is none."""
+        if optional and not self.has(name):
+            return np.zeros(shape)
         found = self.axes(name, len(shape))
         if found != shape:
             raise self.file.refuse(f"{name} has shape {list(found)}, expected {list(shape)}")
         self.taken.add(name)
         return as_float64(self.file, name)
-
-    def optional(self, name: str, shape: tuple[int, ...]) -> np.ndarray:
-        """The same; zeros where there is none."""
-        return self.take(name, shape) if self.has(name) else np.zeros(shape)
 
     def refuse_unsuitable(self) -> None:
         """MalformedInput for the first unclaimed tensor that belongs to something no embedding carries."""

@@ -42,7 +42,7 @@ from torch import nn
 HEADS, LAYERS, RESIDUAL, TIED = {heads}, {layers}, {residual}, {tied}
 VOCABULARY, POSITIONS = {vocabulary}, {positions}
 CONTEXT = {context}  # the longest that was compared with the model; None: any
-SCALE, NORM, PAIRS = {scale!r}, {norm!r}, {pairs}
+SCALE = {scale!r}
 ATTENTION = {attention}
 MLP = {activation!r}  # its activation; None: the host has no MLPs
 TYPES = {{"F64": torch.float64, "F32": torch.float32, "I64": torch.int64, "I32": torch.int32, "I8": torch.int8}}
@@ -96,13 +96,6 @@ class Host(nn.Module):
         driven = getattr(nn.functional, kind)(driven, **further)
         return (driven * inner if gated else driven) @ parts["W_out"] + parts["b_out"]
 
-    def normalised(self, x, place):
-        """Rows over their root mean square, less their mean for a LayerNorm, where the host has a norm at this place."""
-        if NORM is None or place not in NORM["places"]:
-            return x
-        x = x - x.mean(-1, keepdim=True) if NORM["kind"] == "layer" else x
-        return x / (x.square().mean(-1, keepdim=True) + NORM["eps"]).sqrt()
-
     def rotated(self, x, layer):
         """Queries or keys turned by their positions, by the tables of this layer."""
         cos, sin = (getattr(self, f"{{name}}_{{layer}}")[: x.shape[-2]].to(x.dtype) for name in ("cos", "sin"))
@@ -124,9 +117,9 @@ class Host(nn.Module):
         distance = places[:, None] - places[None, :]
         if by["cap"] is not None:
             logits = by["cap"] * torch.tanh(logits / by["cap"])
-        if by["slopes"]:
-            kind = torch.float32 if by["single"] else logits.dtype
-            logits = logits - torch.tensor(by["slopes"][head], dtype=kind) * distance.abs().to(kind)
+        if by["bias"]:
+            n = logits.shape[-1]
+            logits = logits + getattr(self, f"bias_{{layer}}")[head, :n, :n].to(logits.dtype)
         hidden = torch.zeros_like(distance, dtype=torch.bool)
         if by["causal"]:
             hidden = hidden | (distance < 0)
@@ -153,18 +146,18 @@ class Host(nn.Module):
                 raise ValueError(f"tokens outside 0 ... {{VOCABULARY - 1}}")
             if hasattr(self, "compared") and not self.compared[x].all():
                 raise ValueError("tokens that were not compared with the model")
-            if PAIRS:
+            if hasattr(self, "ids"):
                 x = self.E[x * POSITIONS + torch.arange(n, device=x.device)]
             else:
                 x = self.E[x] + (self.E[VOCABULARY : VOCABULARY + n] if POSITIONS else 0)
         for layer in range(LAYERS):
-            out, x = x if RESIDUAL else 0, self.normalised(x, "layer")
+            out = x if RESIDUAL else 0
             for head in range(HEADS):
                 at = f"_{{head}}" if TIED else f"_{{layer}}_{{head}}"
                 pattern = self.attention(self.times(x, "R_Q" + at), self.times(x, "R_K" + at), layer, head)
                 out = out + self.times(pattern @ x, "R_V" + at)
             x = out if MLP is None else out + self.mlp(out, layer)
-        return self.times(self.normalised(x, "end"), "U") + getattr(self, "constant", 0)
+        return self.times(x, "U")
 '''
 
 
@@ -234,8 +227,7 @@ def _constants(layer: LayerAttention) -> dict[str, Any]:
         "causal": layer.causal,
         "window": layer.window,
         "cap": layer.cap,
-        "slopes": list(layer.slopes),
-        "single": layer.single,
+        "bias": layer.bias is not None,
         "rotary": rotary is not None,
         "adjacent": rotary is not None and rotary.adjacent,
     }
@@ -249,27 +241,22 @@ def write_module(
     *,
     vocabulary: int,
     positions: int,
-    norm: dict[str, Any] | None = None,
-    pairs: bool = False,
     ids: np.ndarray | None = None,
-    constant: np.ndarray | None = None,
     limits: tuple[int | None, np.ndarray | None] = (None, None),
     max_memory: int | None = None,
 ) -> Path:
     """Write `path` (a .py file with a torch.nn.Module named Host) and the safetensors file of the same name beside it, which is
-    returned. norm: the host's own, its kind, eps and places; pairs: E has a row for every token at every position; ids: the
-    model's own ids of the tokens; constant: [d_out], added to the outputs; limits: the longest context and the tokens [V] that
-    were compared with the model, beyond which the module refuses. NotDefined for parts of the
+    returned. ids: the model's own ids of the tokens, where E has a row for every token at every position; limits: the longest
+    context and the tokens [V] that were compared with the model, beyond which the module refuses. NotDefined for parts of the
     package's own kernels without a text for torch; ResourceLimit before anything is allocated."""
     path = Path(path)
     if path.suffix != ".py":
         raise MalformedInput(f"a module is written to a .py file, got {path}")
-    require_embedding(host, E, *((vocabulary * positions, 0) if pairs else (vocabulary, positions)))
+    require_embedding(host, E, *((vocabulary, positions) if ids is None else (vocabulary * positions, 0)))
     shape = host.shape
     layers = _layers(kernel, shape)
     require_memory(3 * _bytes(host, shape.d_in), f"exporting a host at {shape}, m = {host.m},", max_memory)
     arrays = {"E": np.asarray(E, dtype=np.float64), **_stored("U", (host.U,))}
-    arrays |= {"constant": np.asarray(constant, dtype=np.float64)} if constant is not None else {}
     arrays |= {"ids": ids.astype(np.int64)} if ids is not None else {}
     context, compared = limits
     arrays |= {"compared": compared} if compared is not None else {}
@@ -280,9 +267,11 @@ def write_module(
             arrays |= _stored("R_V" + at, tuple(maps.value))
     if host.mlp is not None:
         arrays |= {f"mlp_{name}": np.asarray(array, dtype=np.float64) for name, array in host.mlp.arrays.items()}
-    for number, rotary in enumerate(by.rotary for by in layers):
-        if rotary is not None:
-            arrays |= {f"cos_{number}": rotary.cos, f"sin_{number}": rotary.sin}
+    for number, by in enumerate(layers):
+        if by.rotary is not None:
+            arrays |= {f"cos_{number}": by.rotary.cos, f"sin_{number}": by.rotary.sin}
+        if by.bias is not None:
+            arrays[f"bias_{number}"] = by.bias
     weights = path.with_suffix(".safetensors")
     most = min((n for n in (positions, context) if n), default=0)
     limit = f", at most {most} of them" if most else ""
@@ -304,8 +293,6 @@ def write_module(
         vocabulary=vocabulary,
         positions=positions,
         context=context,
-        norm=norm,
-        pairs=pairs,
         scale=kernel.factor(shape.head_dim) if isinstance(kernel, SoftmaxAttention) else 1.0,
         parts=_lines(kernel),
         attention="[\n    " + ",\n    ".join(repr(_constants(layer)) for layer in layers) + ",\n]",

@@ -23,7 +23,7 @@ from utfproof.ground.files import atomic_file
 from utfproof.ground.resources import require_memory
 from utfproof.ground.selection import SelectionMatrix
 from utfproof.models.attention import Kernel, ModelAttention
-from utfproof.models.families.transformer_lens import OFF
+from utfproof.models.settings import WHOLE
 from utfproof.systems import Universal, dense
 
 _TYPES = {"<f8": "F64", "<f4": "F32", "<i8": "I64", "<i4": "I32", "|i1": "I8", "|b1": "BOOL"}
@@ -183,6 +183,6 @@ def transformer_lens_tensors(
         "normalization_type": "none",
         "positional_embedding_type": "standard",
         "output_logits_soft_cap": "-1.0",
-        **dict.fromkeys(OFF, "false"),
+        **{name: "false" for name in WHOLE if name != "attn_only"},
     }
     return {name: np.asarray(array, dtype=np.float64) for name, array in tensors.items()}, metadata

@@ -11,7 +11,7 @@ columns (at most D) has the same rank.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -19,17 +19,11 @@ from utfproof.errors import ResourceLimit
 from utfproof.ground.arrays import exact, one_line
 from utfproof.matching import exact_target
 from utfproof.models.realization import linear
-from utfproof.shapes import Shape, Word, matching_dimension
+from utfproof.shapes import Shape, matching_dimension
 from utfproof.systems import AugmentedTarget, Target, TiedTarget
 
 MAX_WIDTH = 512
 """Largest width of a target whose ranks are computed exactly; they take time like the fourth power of it."""
-
-Row = tuple[int, Word]
-"""Row i of W_E M_w: (i, w)."""
-Reader = tuple[str, int, Word, int]
-"""(kind "Q", "K" or "OV", layer that reads (L for OV), word, coordinate): the word's letters are those from the boundary on,
-for Q and K with the reading head last. Letters as in `shapes`: with a residual stream 0 is the stream and h + 1 is head h."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,28 +44,14 @@ class Forms:
         """D."""
         return int(self.W_E.ncols())
 
-    def letters(self, layer: int) -> Iterator[tuple[int, Any]]:
-        """The letters of a layer that are heads, with their value forms."""
-        for head in range(self.shape.heads):
-            yield head + self.shape.residual, self.M[layer][head]
 
-    def readers(self, layer: int) -> Iterator[tuple[str, int, Any]]:
-        """(kind, letter, matrix [D, d]) of the queries and keys of a layer."""
-        for kind, matrices in (("Q", self.W_Q), ("K", self.W_K)):
-            for head in range(self.shape.heads):
-                yield kind, head + self.shape.residual, matrices[layer][head]
-
-
-def forms(target: Target, residual: bool | None = None) -> Forms:
-    """The target's forms over the rationals; floats are the dyadic rationals that they are, and products are exact.
-
-    residual: None takes it from the target's shape. Raises MalformedInput for weights that are not finite, ResourceLimit for
-    widths that are out of reach.
-    """
+def forms(target: Target) -> Forms:
+    """The target's forms over the rationals; floats are read as exact rationals, and products are exact. Raises MalformedInput
+    for weights that are not finite, ResourceLimit for widths that are out of reach."""
     if target.width > MAX_WIDTH:
         raise ResourceLimit(f"exact ranks of a target of width {target.width} were asked for, the limit is {MAX_WIDTH}")
     held = exact_target(target)
-    shape = target.shape if residual is None else target.shape.with_residual(residual)
+    shape = target.shape
     layers, heads = range(shape.layers), range(shape.heads)
 
     def grid(pick: Any) -> list[list[Any]]:
@@ -98,50 +78,26 @@ def forms(target: Target, residual: bool | None = None) -> Forms:
     )
 
 
-@dataclass(frozen=True, eq=False)
-class Columns:
-    """A basis of what reads the stream at a boundary: columns [D, c] of H_l's right factor, each with its name."""
-
-    matrix: Any
-    names: list[Reader]
-
-
-def observed(target: Forms) -> list[Columns]:
-    """A basis of the columns at each boundary 0 ... L, chosen among the columns themselves."""
-    L = target.shape.layers
-    chosen = linear.independent_columns(target.W_U)
-    last = Columns(linear.columns_of(target.W_U, chosen), [("OV", L, (), c) for c in chosen])
+def observed(target: Forms) -> list[Any]:
+    """A basis [D, c] of the columns of H_l's right factor at each boundary 0 ... L, chosen among the columns themselves."""
+    last = linear.columns_of(target.W_U, linear.independent_columns(target.W_U))
     found = [last]
-    for layer in reversed(range(L)):
-        parts: list[Any] = []
-        names: list[Reader] = []
-        for kind, letter, matrix in target.readers(layer):
-            parts.append(matrix)
-            names += [(kind, layer + 1, (letter,), c) for c in range(matrix.ncols())]
-        steps = [(letter, form * last.matrix) for letter, form in target.letters(layer)]
-        if target.shape.residual:
-            steps.insert(0, (0, last.matrix))
-        for letter, matrix in steps:
-            parts.append(matrix)
-            names += [(kind, at, (letter, *word), c) for kind, at, word, c in last.names]
-        everything = linear.side_by_side(parts)
-        chosen = linear.independent_columns(everything)
-        last = Columns(linear.columns_of(everything, chosen), [names[c] for c in chosen])
+    for layer in reversed(range(target.shape.layers)):
+        parts = [*target.W_Q[layer], *target.W_K[layer], *(form * last for form in target.M[layer])]
+        everything = linear.side_by_side([*parts, last] if target.shape.residual else parts)
+        last = linear.columns_of(everything, linear.independent_columns(everything))
         found.append(last)
     return found[::-1]
 
 
 @dataclass(frozen=True, eq=False)
 class Boundary:
-    """One layer boundary: `rows` [t, D] of the states held there, by name; `active`: those of them that are a basis modulo
-    what no later reader sees; `known` of these were held before (with a residual stream), and the `new` ones among `rows`
-    come last."""
+    """One layer boundary: `rows` [t, D] of the states held there; `active`: those of them that are a basis modulo what no later
+    reader sees; `known` of these were held before (with a residual stream)."""
 
     rows: Any
-    names: list[Row]
     active: list[int]
     known: int
-    new: int
 
     @property
     def active_rows(self) -> Any:
@@ -155,7 +111,7 @@ class Staircase:
 
     target: Forms
     boundaries: list[Boundary]
-    columns: list[Columns]
+    columns: list[Any]
 
     @property
     def ranks(self) -> tuple[int, ...]:
@@ -182,41 +138,16 @@ def staircase(target: Forms) -> Staircase:
     With a residual stream a state that has once been there stays, so the rows of a boundary contain those before it.
     """
     columns = observed(target)
-    active = linear.independent_rows(target.W_E * columns[0].matrix)
-    first = Boundary(
-        linear.rows_of(target.W_E, active), [(i, ()) for i in active], list(range(len(active))), 0, len(active)
-    )
-    boundaries = [first]
+    active = linear.independent_rows(target.W_E * columns[0])
+    boundaries = [Boundary(linear.rows_of(target.W_E, active), list(range(len(active))), 0)]
     for layer in range(target.shape.layers):
-        before, readers = boundaries[-1], columns[layer + 1].matrix
-        moved, names = [], []
-        for letter, form in target.letters(layer):
-            moved.append(before.active_rows * form)
-            names += [
-                (before.names[k][0], (*_padded(before.names[k][1], layer, target.shape.residual), letter))
-                for k in before.active
-            ]
-        candidates = linear.stacked(moved)
+        before, readers = boundaries[-1], columns[layer + 1]
+        candidates = linear.stacked([before.active_rows * form for form in target.M[layer]])
         held = before.rows if target.shape.residual else linear.rows_of(before.rows, [])
         old, chosen = linear.extended_basis(held * readers, candidates * readers)
-        rows = linear.stacked([held, linear.rows_of(candidates, chosen)])
-        kept = before.names if target.shape.residual else []
-        count = held.nrows()
-        boundaries.append(
-            Boundary(
-                rows,
-                [*kept, *(names[k] for k in chosen)],
-                [*old, *range(count, count + len(chosen))],
-                len(old),
-                len(chosen),
-            )
-        )
+        rows, count = linear.stacked([held, linear.rows_of(candidates, chosen)]), held.nrows()
+        boundaries.append(Boundary(rows, [*old, *range(count, count + len(chosen))], len(old)))
     return Staircase(target, boundaries, columns)
-
-
-def _padded(word: Word, length: int, residual: bool) -> Word:
-    """The word of this length that a row's word stands for: with a residual stream zeros follow."""
-    return word + (0,) * (length - len(word)) if residual else word
 
 
 @dataclass(frozen=True)
@@ -279,12 +210,9 @@ class LeastHost:
         }
 
 
-def least_dimension(target: Target | Forms, residual: bool | None = None) -> LeastHost:
-    """The least m by matching for this target, exact over the rationals.
-
-    residual: None takes it from the target's shape. MalformedInput for weights that are not finite.
-    """
-    held = target if isinstance(target, Forms) else forms(target, residual)
+def least_dimension(target: Target | Forms) -> LeastHost:
+    """The least m by matching for this target, exact over the rationals. MalformedInput for weights that are not finite."""
+    held = target if isinstance(target, Forms) else forms(target)
     stairs = staircase(held)
     return LeastHost(
         stairs.dimension,
@@ -298,7 +226,7 @@ def least_dimension(target: Target | Forms, residual: bool | None = None) -> Lea
 def _head_reports(stairs: Staircase) -> Iterator[HeadReport]:
     target = stairs.target
     for layer in range(target.shape.layers):
-        rows, readers = stairs.boundaries[layer].active_rows, stairs.columns[layer + 1].matrix
+        rows, readers = stairs.boundaries[layer].active_rows, stairs.columns[layer + 1]
         seen: list[tuple[Any, Any, Any]] = []
         for head in range(target.shape.heads):
             query, key = rows * target.W_Q[layer][head], rows * target.W_K[layer][head]
@@ -314,19 +242,3 @@ def _head_reports(stairs: Staircase) -> Iterator[HeadReport]:
                 rank_logits = len(linear.independent_columns(query * key.transpose(), min(rank_query, rank_key)))
             ranks = (rank_query, rank_key, rank_logits, len(linear.independent_columns(value, target.inner)))
             yield HeadReport(layer, head, ranks, repeats)
-
-
-def without_dead_heads(target: Forms) -> tuple[Forms, list[tuple[int, int]]]:
-    """(the target with W_Q, W_K and M of its dead heads set to zero, these heads as (layer, head) from 0). The outputs are the
-    same, whatever the attention map; without them further heads may be dead."""
-    dead: list[tuple[int, int]] = []
-    while fresh := [pair for pair in least_dimension(target).dead_heads if pair not in dead]:
-        dead += fresh
-        names = ("W_Q", "W_K", "M")
-        changed: dict[str, Any] = {name: _cleared(getattr(target, name), fresh) for name in names}
-        target = replace(target, **changed)
-    return target, sorted(dead)
-
-
-def _cleared(grid: list[list[Any]], heads: list[tuple[int, int]]) -> list[list[Any]]:
-    return [[0 * x if (layer, head) in heads else x for head, x in enumerate(row)] for layer, row in enumerate(grid)]

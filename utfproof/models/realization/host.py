@@ -15,11 +15,9 @@ from utfproof.errors import MalformedInput, ResourceLimit
 from utfproof.ground.arrays import exact
 from utfproof.ground.selection import SelectionMatrix
 from utfproof.models.realization import linear
-from utfproof.models.realization.hankel import Boundary, Columns, Forms, LeastHost, forms, least_dimension
+from utfproof.models.realization.hankel import Boundary, Forms, LeastHost, forms, least_dimension
 from utfproof.systems import Target, Universal
 
-CONSTRUCTION = ""
-"""A host for one target is no construction for a class: it carries no name."""
 MAX_BITS = 2 * 10**9
 """Bits of all the numbers of a host that is still computed exactly, estimated from its target's (250 MB)."""
 
@@ -27,10 +25,10 @@ MAX_BITS = 2 * 10**9
 class _Written:
     """Writes states of a boundary in the host's coordinates."""
 
-    def __init__(self, boundary: Boundary, columns: Columns, m: int) -> None:
-        seen = boundary.active_rows * columns.matrix
+    def __init__(self, boundary: Boundary, columns: Any, m: int) -> None:
+        seen = boundary.active_rows * columns
         chosen = linear.independent_columns(seen)
-        self.readers = linear.columns_of(columns.matrix, chosen)
+        self.readers = linear.columns_of(columns, chosen)
         self.basis = linear.columns_of(seen, chosen)
         self.active, self.m = boundary.active, m
 
@@ -48,31 +46,27 @@ def _zeros(*shape: int) -> np.ndarray:
     return out
 
 
-def least_host(
-    target: Target | Forms, residual: bool | None = None, least: LeastHost | None = None
-) -> tuple[Universal, np.ndarray, LeastHost]:
-    """(host, E, what was found): a host of the least m and the E [d_in, m] with E R_all = W_all exactly, verified before it is
-    returned. Entries are ints and Fractions. Where the least m is the target's width, the target itself is the host.
+def least_host(target: Target | Forms, least: LeastHost | None = None) -> tuple[Universal, np.ndarray]:
+    """(host, E): a host of the least m and the E [d_in, m] with E R_all = W_all exactly, verified before it is returned.
+    Entries are ints and Fractions. Where the least m is the target's width, the target itself is the host.
 
-    least: what `least_dimension` found for these forms, where it is known already.
-
-    Raises ResourceLimit before numbers are computed that are too long.
+    least: found by `least_dimension` for these forms, where it is known already. Raises ResourceLimit before numbers are
+    computed that are too long.
     """
-    held = target if isinstance(target, Forms) else forms(target, residual)
+    held = target if isinstance(target, Forms) else forms(target)
     least = least_dimension(held) if least is None else least
     if least.m == held.width:
-        host, E = _itself(held)  # R_Q = W_Q and so on: the matching equations are identities
-        return host, E, least
+        return _itself(held)  # R_Q = W_Q and so on: the matching equations are identities
     host, E = _built(least)
     if not matches(host, E, held):
         raise AssertionError("the host of least dimension does not match its target")
-    return host, E, least
+    return host, E
 
 
 def _itself(target: Forms) -> tuple[Universal, np.ndarray]:
     grids = (target.W_Q, target.W_K, target.M)
     R_Q, R_K, R_V = (np.array([[linear.from_flint(x) for x in row] for row in grid], dtype=object) for grid in grids)
-    host = Universal(target.shape, target.width, R_Q, R_K, R_V, linear.from_flint(target.W_U), CONSTRUCTION)
+    host = Universal(target.shape, target.width, R_Q, R_K, R_V, linear.from_flint(target.W_U))
     return host, linear.from_flint(target.W_E)
 
 
@@ -87,7 +81,7 @@ def _require_size(least: LeastHost) -> None:
     bits = 0
     for boundary, columns in zip(stairs.boundaries, stairs.columns, strict=True):
         rank = len(boundary.active)
-        longest = _entry_bits(boundary.active_rows) + _entry_bits(columns.matrix)
+        longest = _entry_bits(boundary.active_rows) + _entry_bits(columns)
         bits += shape.heads * boundary.rows.nrows() * rank * rank * longest
     if bits > MAX_BITS:
         raise ResourceLimit(
@@ -114,7 +108,7 @@ def _built(least: LeastHost) -> tuple[Universal, np.ndarray]:
             R_V[layer, head, :count] = written[layer + 1](states * target.M[layer][head])
     last = stairs.boundaries[L].rows
     U[: last.nrows()] = linear.from_flint(last * target.W_U)
-    return Universal(shape, m, R_Q, R_K, R_V, U, CONSTRUCTION), written[0](target.W_E)
+    return Universal(shape, m, R_Q, R_K, R_V, U), written[0](target.W_E)
 
 
 def _flint(matrix: Any) -> Any:
@@ -137,7 +131,7 @@ def matches(host: Universal, E: np.ndarray, target: Target | Forms) -> bool:
     enough, because a matching equation is linear in them, so nothing grows with the number of words. Raises MalformedInput
     where shapes differ.
     """
-    held = target if isinstance(target, Forms) else forms(target, host.shape.residual)
+    held = target if isinstance(target, Forms) else forms(target)
     shape = host.shape
     if held.shape != shape:
         raise MalformedInput(f"host and target differ: host {shape}, target {held.shape}")

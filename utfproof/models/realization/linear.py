@@ -73,7 +73,7 @@ def independent_columns(matrix: Any, at_most: int | None = None) -> list[int]:
     """Columns, early ones first, that are a basis of the span of all columns over the rationals (exactly so).
 
     Columns independent modulo PRIME are independent. That no more are is plain from their number, or from a bound `at_most` of
-    the rank that the caller knows, or is shown by writing the others through them.
+    the rank that the caller knows, or is settled over the integers.
     """
     from flint import nmod_mat
 
@@ -82,11 +82,10 @@ def independent_columns(matrix: Any, at_most: int | None = None) -> list[int]:
         return []
     integers = _cleared(matrix)
     reduced, rank = nmod_mat(integers, PRIME).rref()
-    found = _pivots(reduced, int(rank))
     most = min(rows, columns) if at_most is None else min(rows, columns, at_most)
-    if rank < most and not _spanning(integers, found):
+    if rank < most and integers.rank() > rank:
         return _first_columns(integers)
-    return found
+    return _pivots(reduced, int(rank))
 
 
 def _cleared(matrix: Any) -> Any:
@@ -104,22 +103,6 @@ def _cleared(matrix: Any) -> Any:
         integers.append([x // content for x in whole])
     contents = [gcd(*column) or 1 for column in zip(*integers, strict=True)]
     return fmpz_mat([[x // c for x, c in zip(row, contents, strict=True)] for row in integers])
-
-
-def _spanning(integers: Any, chosen: list[int]) -> bool:
-    """Whether these columns, independent modulo PRIME, span all columns over the rationals."""
-    from flint import fmpq_mat, nmod_mat
-
-    if not chosen:
-        return all(x == 0 for x in integers.entries())
-    exactly = fmpq_mat(integers)
-    basis = columns_of(exactly, chosen)
-    others = columns_of(exactly, [c for c in range(integers.ncols()) if c not in set(chosen)])
-    reduced, rank = nmod_mat(integers.transpose(), PRIME).rref()
-    rows = _pivots(reduced, int(rank))
-    # a minor that is nonzero modulo PRIME determines the only coefficients that are possible
-    solved = rows_of(basis, rows).solve(rows_of(others, rows))
-    return bool(basis * solved == others)
 
 
 def _first_columns(integers: Any) -> list[int]:
@@ -149,24 +132,3 @@ def coefficients(basis: Any, products: Any) -> Any:
     if basis.nrows() == 0 or products.nrows() == 0:
         return fmpq_mat(products.nrows(), basis.nrows())
     return basis.transpose().solve(products.transpose()).transpose()
-
-
-def left_kernel(matrix: Any) -> Any:
-    """A basis [rows - rank, rows] of the rows y with y matrix = 0."""
-    from flint import fmpq_mat
-
-    rows = matrix.nrows()
-    pivots = independent_rows(matrix)
-    free = [i for i in range(rows) if i not in set(pivots)]
-    if not free:
-        return fmpq_mat(0, rows)
-    out = fmpq_mat(len(free), rows)
-    if pivots:
-        basis = rows_of(matrix, pivots)
-        chosen = independent_columns(basis)
-        expressed = coefficients(columns_of(basis, chosen), columns_of(rows_of(matrix, free), chosen))
-    for k, row in enumerate(free):
-        out[k, row] = 1
-        for j, pivot in enumerate(pivots):
-            out[k, pivot] = -expressed[k, j]
-    return out

@@ -6,12 +6,13 @@ functions of (token, position). So each pair is one row of E, and what is left i
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from difflib import get_close_matches
 from typing import Any
 
 import numpy as np
 
+from utfproof.attention import visible
 from utfproof.errors import MalformedInput
 from utfproof.ground.resources import require_memory
 from utfproof.models.attention import LayerAttention, ModelAttention
@@ -29,48 +30,39 @@ LOGITS = 2**22
 
 def from_model(
     module: Any,
-    example_inputs: Any = None,
     *,
-    heads: int | None = None,
-    config: Mapping[str, Any] | None = None,
     tokens: Sequence[int] | None = None,
     positions: int | None = None,
     upto: str | None = None,
     layer: int | None = None,
     part: str | None = None,
     seed: int = 0,
+    max_memory: int | None = None,
 ) -> Reading:
     """A live module as a target, compared with its own forward pass in float64: the whole model (`live.whole_model`), or the
     attention output of its first layer.
 
     tokens, positions: only that part is meant, on these token ids and at most so many positions; upto names the submodule that
-    gives it, or layer=0, part="attention" finds it. example_inputs, heads and config are about whole models. The module is
-    copied, never changed. Raises MalformedInput naming what is not read, or the first output that differs.
+    gives it, or layer=0, part="attention" finds it. The module is copied, never changed. Raises MalformedInput naming the
+    tensor or field that is not read, or the first output that differs.
     """
     if all(value is None for value in (tokens, positions, upto, layer, part)):
-        return whole_model(module, example_inputs, heads=heads, config=config, seed=seed)
+        return whole_model(module, seed)
     require_module(module)
     if tokens is None or positions is None:
         raise MalformedInput(
             "a part of a model is taken for given token ids and positions: pass tokens=[...], positions=n"
         )
-    if any(value is not None for value in (example_inputs, heads, config)):
-        raise MalformedInput("example_inputs, heads and config are about whole models: leave them out for a part")
     if (layer or 0, part or "attention") != (0, "attention"):
         raise MalformedInput(
             f"layer {layer}, part {part!r}: only the attention of layer 0 is attention-only (layer=0, part='attention'); "
             "later layers read norms and MLPs of what attention mixed"
         )
-    return part_of(module, tokens, positions, upto, seed)
+    return _part_of(module, tokens, positions, upto, seed, max_memory)
 
 
-def part_of(
-    module: Any,
-    tokens: Sequence[int],
-    positions: int,
-    upto: str | None = None,
-    seed: int = 0,
-    max_memory: int | None = None,
+def _part_of(
+    module: Any, tokens: Sequence[int], positions: int, upto: str | None, seed: int, max_memory: int | None
 ) -> Reading:
     """The attention output of a model's first layer for these token ids on at most `positions` positions, compared with the
     module's own activations in float64. upto: the name of the submodule whose output is meant (by default the one that
@@ -108,7 +100,7 @@ def part_of(
     )
     witness = f"the activations at {name or place} of {place} in float64{softmax} and evaluation mode"
     others = {"int32 ids": source.asked("int32"), "gradients switched on": source.asked(gradients=True)}
-    return confirmed(reading, source.asked(), witness, seed=seed, others=others)
+    return confirmed(reading, source.asked(), witness, seed, others)
 
 
 def _ids(tokens: Sequence[int]) -> np.ndarray:
@@ -199,16 +191,20 @@ class _Source:
         keys = call.keys.repeat_interleave(call.queries.shape[1] // call.keys.shape[1], 1)
         products = (call.queries @ keys.transpose(-1, -2)).double().numpy()
         logits = call.logits.double().numpy()
-        causal, window = _mask(logits > HIDDEN, self.name)
+        seen = logits > HIDDEN
+        causal, window = _mask(seen)
         cap = None
         if call.capped is not None:
             inner, outer = (x.double().numpy().reshape(logits.shape) for x in call.capped)
-            seen = np.abs(outer) * (logits > HIDDEN)
-            at = np.unravel_index(int(np.argmax(seen)), seen.shape)
-            cap = float(np.float32(logits[at] / outer[at])) if seen[at] else None
-            logits = np.where(logits > HIDDEN, inner * (cap or 1.0), -np.inf)
-        scale, slopes = _affine(products, logits)
-        return LayerAttention(causal, window, cap, slopes), scale
+            shown = np.abs(outer) * seen
+            at = np.unravel_index(int(np.argmax(shown)), shown.shape)
+            cap = float(f"{logits[at] / outer[at]:.12g}") if shown[at] else None
+            logits = inner * (cap or 1.0)
+        scale, bias = _affine(products, logits, seen)
+        hidden = _hidden(seen, causal, window)
+        if hidden is not None:
+            bias = np.where(hidden, -np.inf, 0.0 if bias is None else bias)
+        return LayerAttention(causal, window, cap, bias), scale
 
     def output(self, heads: int, width: int) -> tuple[np.ndarray, np.ndarray]:
         """W_O [H, d_v, D] and the bias [D], by probes in place of the heads' outputs."""
@@ -230,34 +226,38 @@ class _Source:
         return (out[1 : count + 1] - bias).reshape(heads, width, -1), bias
 
 
-def _mask(seen: np.ndarray, name: str) -> tuple[bool, int | None]:
-    """causal and window of the keys that are seen [B, H, n, n]. MalformedInput for other masks."""
+def _mask(seen: np.ndarray) -> tuple[bool, int | None]:
+    """causal and window of the keys that are seen [B, H, n, n]: at most these are."""
     n = seen.shape[-1]
     distance = np.arange(n)[:, None] - np.arange(n)[None]
     causal = not seen[..., distance < 0].any()
     reach = int(np.abs(distance)[seen.any(axis=(0, 1))].max(initial=0)) + 1
-    wanted = (np.abs(distance) < reach) & ((distance >= 0) | (not causal))
-    if not (seen == wanted).all():
-        raise MalformedInput(f"the mask at {name} is neither causal, nor both ways, nor a window of these")
     return causal or n == 1, reach if reach < n else None
 
 
-def _affine(products: np.ndarray, logits: np.ndarray) -> tuple[np.ndarray, tuple[float, ...]]:
-    """scale and slopes [H] with logits = scale q k^T - slope |i - j| where they are seen, up to a constant of each row."""
-    n, scales, slopes = products.shape[-1], [], []
-    distance = np.abs(np.arange(n)[:, None] - np.arange(n)[None]).astype(np.float64)
-    own = np.arange(n)
+def _hidden(seen: np.ndarray, causal: bool, window: int | None) -> np.ndarray | None:
+    """The keys [H, n, n] that a mask of positions hides beside these; None where there are none."""
+    places = np.arange(seen.shape[-1])
+    usual = visible(places, places, causal=causal, window=window)
+    hidden: np.ndarray = ~seen.any(axis=0) & (True if usual is None else usual)
+    return hidden if hidden.any() else None
+
+
+def _affine(products: np.ndarray, logits: np.ndarray, seen: np.ndarray) -> tuple[np.ndarray, np.ndarray | None]:
+    """scale [H] and bias [H, n, n] with logits = scale q k^T + bias where keys are seen, up to a constant of each row; all
+    arguments [B, H, n, n]. The bias is None where it is rounding."""
+    scales, biases, own = [], [], np.arange(products.shape[-1])
     for head in range(products.shape[1]):
-        x, y = products[:, head], logits[:, head]
-        seen = y > HIDDEN
-        x, y = (part - part[:, own, own][..., None] for part in (x, np.where(seen, y, 0.0)))
-        columns = np.stack([x[seen], -np.broadcast_to(distance, seen.shape)[seen]], axis=1)
-        size = np.abs(columns).max(axis=0, initial=0.0)
-        size[size == 0] = 1.0
-        solved = np.linalg.lstsq(columns / size, y[seen], rcond=1e-13)[0] / size
-        scales.append(float(solved[0]))
-        slopes.append(float(solved[1]) if abs(solved[1]) > 1e-9 else 0.0)
-    return np.array(scales), tuple(slopes) if any(slopes) else ()
+        x, y = (np.where(seen[:, head], part[:, head], 0.0) for part in (products, logits))
+        x, y = (part - part[:, own, own][..., None] for part in (x, y))
+        x, y = (np.where(seen[:, head], part, 0.0) for part in (x, y))
+        moved = [part - part.mean(axis=0) for part in (x, y)]  # a bias is the same for all tokens
+        size = float((moved[0] ** 2).sum())
+        shown = size > 1e-20 * float((x**2).sum())
+        scales.append(float((moved[0] * moved[1]).sum()) / size if shown else 1.0)
+        biases.append((y - scales[-1] * x).mean(axis=0))
+    noise = 1e-12 * max(1.0, float(np.abs(logits[seen]).max(initial=0.0)))
+    return np.array(scales), np.array(biases) if np.abs(biases).max() > noise else None
 
 
 def _groups(k: np.ndarray, v: np.ndarray) -> int:
