@@ -205,7 +205,7 @@ def test_options_of_models_are_refused_for_targets(tmp_path, extra, capsys):
 
 
 def test_minimize_a_model(induction, tmp_path, capsys):
-    host, out, evidence = (tmp_path / name for name in ("host.safetensors", "E.safetensors", "x"))
+    host, out = (tmp_path / name for name in ("host.safetensors", "E.safetensors"))
     arguments = ["embed", str(host), str(TRAINED), "--layout", "pytorch", "--minimize", "-o", str(out), "--json"]
     assert run(arguments) == 0
     document = json.loads(capsys.readouterr().out)

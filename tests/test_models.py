@@ -138,7 +138,11 @@ ANSWERS = {
     "nothing": ([], 4, "this reading of the file"),
     "a configuration": (["--config", "config.json"], 0, "this reading of the file"),
     "less than a configuration": (["--config", "less.json"], 4, "cap of outputs"),
-    "a contradiction": (["--attention", "softmax", "--config", "config.json"], 2, "--attention says attention_dir bidirectional"),
+    "a contradiction": (
+        ["--attention", "softmax", "--config", "config.json"],
+        2,
+        "--attention says attention_dir bidirectional",
+    ),
 }
 
 

@@ -97,7 +97,9 @@ def exported(path):
     return module.Host()
 
 
-@pytest.mark.parametrize(("function", "words"), [(fused, "causal"), (by_hand, "window 3"), (capped, "capped at 5"), (striped, "a bias")])
+@pytest.mark.parametrize(
+    ("function", "words"), [(fused, "causal"), (by_hand, "window 3"), (capped, "capped at 5"), (striped, "a bias")]
+)
 def test_the_exported_host_gives_the_modules_own_activations(function, words, tmp_path):
     model = Model(function).double()
     found = part(model, upto="attn.0")

@@ -107,7 +107,9 @@ def _smallest(asked: Asked, target: Target, width: int, constants: int) -> Small
         "structure": "; ".join(shown) or "none found: every head is read, of full rank, and none repeats another",
         "beside": f"{itself}; {spare}",
     }
-    floats = {name: np.asarray(getattr(host, name)).astype(np.float64) for name in ("R_Q", "R_K", "R_V", "U")}
+    floats: dict[str, Any] = {
+        name: np.asarray(getattr(host, name)).astype(np.float64) for name in ("R_Q", "R_K", "R_V", "U")
+    }
     return Smallest(replace(host, **floats), E.astype(np.float64), document, rows)
 
 

@@ -239,7 +239,8 @@ def _hidden(seen: np.ndarray, causal: bool, window: int | None) -> np.ndarray | 
     """The keys [H, n, n] that a mask of positions hides beside these; None where there are none."""
     places = np.arange(seen.shape[-1])
     usual = visible(places, places, causal=causal, window=window)
-    hidden: np.ndarray = ~seen.any(axis=0) & (True if usual is None else usual)
+    hidden: np.ndarray = np.logical_not(seen.any(axis=0))
+    hidden = hidden if usual is None else np.logical_and(hidden, usual)
     return hidden if hidden.any() else None
 
 

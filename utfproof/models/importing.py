@@ -1,4 +1,4 @@
-"""Models from files: safetensors, and PyTorch's .pt with weights_only=True. What is said of them is checked against all of it."""
+"""Models from files: safetensors, and PyTorch's .pt with weights_only=True."""
 
 from __future__ import annotations
 
@@ -102,9 +102,8 @@ def read_file(path: Path | str, max_memory: int | None = None) -> TensorFile:
         file = read_tensors(path, max_memory=max_memory, booleans=True)
     for prefix in ("_orig_mod.", "module."):
         if file.tensors and all(name.startswith(prefix) for name in file.tensors):
-            tensors, types = (
-                {name[len(prefix) :]: value for name, value in held.items()} for held in (file.tensors, file.types)
-            )
+            tensors = {name.removeprefix(prefix): array for name, array in file.tensors.items()}
+            types = {name.removeprefix(prefix): kind for name, kind in file.types.items()}
             file = TensorFile(file.path, tensors, file.metadata, types)
     return file
 

@@ -72,13 +72,13 @@ def _lens_4(claims: Claims, prefixes: list[str], settings: Settings) -> Arrays:
     names = {"W_E": "embed.weight tok_embed.weight", "W_pos": "pos_embed.weight pos.weight"}
     names["W_U"] = "unembed.weight head.weight"
     W_E, W_pos, W_U = (claims.first(found.split()) for found in names.values())
-    V, D = claims.axes(W_E or "embed.weight", 2)
+    D = claims.axes(W_E or "embed.weight", 2)[1]
     rows, H = claims.axes(prefixes[0] + "q.weight", 2)[0], settings.get("n_heads")
     if H is None or rows % H:
         raise claims.file.refuse(f"its {rows} rows of queries do not say the number of heads: pass --config or --heads")
     d = rows // H
     G = claims.axes(prefixes[0] + "k.weight", 2)[0] // d
-    out = {}
+    out: Arrays = {}
     for part, heads in (("Q", H), ("K", G), ("V", G)):
         low = part.lower()
         rows_of = [claims.take(f"{at}{low}.weight", (heads * d, D)).reshape(heads, d, D) for at in prefixes]

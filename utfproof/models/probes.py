@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import cycle, permutations
+from typing import Any
 
 import numpy as np
 
@@ -93,7 +94,7 @@ class _Drawn:
     def lengths(self, rows: int) -> Iterator[np.ndarray]:
         """Random tokens of every length up to ANY_LENGTH, twice where the rows allow it, of some beyond, and of the longest."""
         short = range(1, min(self.longest, ANY_LENGTH) + 1)
-        beyond = self.rng.integers(ANY_LENGTH + 1, self.longest + 1, 8) if self.longest > ANY_LENGTH else []
+        beyond: Any = self.rng.integers(ANY_LENGTH + 1, self.longest + 1, 8) if self.longest > ANY_LENGTH else []
         all_of_them = [*short, *(int(n) for n in beyond), self.longest]
         for n in all_of_them * (2 if 2 * sum(all_of_them) <= rows else 1):
             yield self.some(n)

@@ -16,7 +16,6 @@ from utfproof.errors import MalformedInput
 from utfproof.ground.arrays import one_line
 from utfproof.models.attention import Kernel, ModelAttention
 from utfproof.models.comparison import Coverage
-from utfproof.models.settings import ASKED
 from utfproof.shapes import Shape
 from utfproof.systems.biases import BiasedTarget
 

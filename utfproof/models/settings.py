@@ -99,15 +99,15 @@ WHOLE = (
 )
 """Fields that change outputs and that every configuration of TransformerLens has."""
 _NAMES = (
-        "d_mlp device dtype use_attn_result use_split_qkv_input default_prepend_bos gated_mlp uses_rms_norm eps "
-        "layer_norm_folding act_fn experts_per_token model_name use_hook_mlp_in use_attn_in train_seq_length ln_final "
-        "ungroup_grouped_query_attention from_checkpoint checkpoint_index checkpoint_label_type checkpoint_value "
-        "tokenizer_name init_mode n_devices seed initializer_range init_weights n_params use_hook_tokens "
-        "tokenizer_prepends_bos tokenizer_appends_eos default_padding_side trust_remote_code attn_implementation "
-        "decoder_start_token_id tie_word_embeddings NTK_by_parts_low_freq_factor NTK_by_parts_high_freq_factor "
-        "NTK_by_parts_factor NTK_original_ctx_len yarn_factor yarn_attention_factor yarn_beta_fast yarn_beta_slow "
-        "yarn_original_max_position_embeddings yarn_truncate yarn_global_attn_only norm_topk_prob "
-        "task accuracy steps dropout batch_first written_by architecture original_architecture"
+    "d_mlp device dtype use_attn_result use_split_qkv_input default_prepend_bos gated_mlp uses_rms_norm eps "
+    "layer_norm_folding act_fn experts_per_token model_name use_hook_mlp_in use_attn_in train_seq_length ln_final "
+    "ungroup_grouped_query_attention from_checkpoint checkpoint_index checkpoint_label_type checkpoint_value "
+    "tokenizer_name init_mode n_devices seed initializer_range init_weights n_params use_hook_tokens "
+    "tokenizer_prepends_bos tokenizer_appends_eos default_padding_side trust_remote_code attn_implementation "
+    "decoder_start_token_id tie_word_embeddings NTK_by_parts_low_freq_factor NTK_by_parts_high_freq_factor "
+    "NTK_by_parts_factor NTK_original_ctx_len yarn_factor yarn_attention_factor yarn_beta_fast yarn_beta_slow "
+    "yarn_original_max_position_embeddings yarn_truncate yarn_global_attn_only norm_topk_prob "
+    "task accuracy steps dropout batch_first written_by architecture original_architecture"
 )
 WITHOUT_EFFECT = frozenset(_NAMES.split())
 """Fields that change no output of an attention-only model, or only together with a field that is refused."""
