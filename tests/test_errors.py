@@ -464,7 +464,7 @@ OPTIONS = {
     "a host": (["embed", "sparce", "target.safetensors", "-o", "o.safetensors"], 2, "neither a construction"),
     "a notion of search": ([*SEARCH, "--notion", "shared"], 2, "choose shared-attention, attention-matching"),
     "a notion": (["decide", "host.safetensors", "-o", "c.json", "--notion", "full"], 2, "choose matching"),
-    "an engine": (["emulate", "sparse", *SMALL, "--engine", "quantum"], 2, "choose m-wide, index-map, path-space"),
+    "an engine": (["emulate", "sparse", *SMALL, "--engine", "quantum"], 2, "choose m-wide, index-map"),
     "a layout": (["embed", "sparse", "target.safetensors", "-o", "o.safetensors", "--layout", "x"], 2, "layout 'x'"),
     "a preset": (["train", "nothing"], 2, "names are TASK/HOST/VARIANT"),
     "a figure": (["figure", "nothing", "-o", "f.svg"], 2, "choose scaling"),

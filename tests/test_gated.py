@@ -123,16 +123,10 @@ def test_twenty_layers_agree_under_causal_softmax(capsys):
         ("emulate gated -H 2 -L 2 -d 1 --d-in 2 --inputs uniform", 2, "choose --inputs one-hot or sum-one"),
         ("emulate gated -H 2 -L 2 -d 1 --d-in 2 --residual", 2, "without a residual stream only"),
         ("emulate gated -H 2 -L 2 -d 1 --d-in 2 --engine index-map", 2, "has MLPs: use m-wide"),
-        ("emulate gated -H 2 -L 2 -d 1 --d-in 2 --engine path-space --tolerance 1", 2, "gated has MLPs; R_all"),
         ("emulate gated -H 2 -L 2 -d 2 --d-in 2 --inputs sum-one --attention rope,given --tolerance 1e-12", 0, "agree"),
         ("emulate gated -H 2 -L 2 -d 1 --d-in 2 --precision float32 --tolerance 1e-4", 0, "agree"),
         ("emulate gated -H 2 -L 2 -d 1 --d-in 2 --precision float32 --tolerance 1e-12", 1, "DIFFER"),
-        ("emulate sparse,gated -H 2 -L 2 -d 1 --d-in 2 --inputs uniform", 0, "refused: gated serves inputs whose rows"),
-        (
-            "emulate sparse,gated-tied -H 2 -L 2 -d 1 --d-in 2 --tolerance 1e-12",
-            0,
-            "the only ones that this host serves",
-        ),
+        ("emulate gated-tied -H 2 -L 2 -d 1 --d-in 2 --tolerance 1e-12", 0, "1 tied target"),
         ("certify gated -H 2 -L 2 -d 1 --d-in 2 -o OUT/c.json", 4, "docs/proofs/gated-mlp.md, Theorem B"),
     ],
 )

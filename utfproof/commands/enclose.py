@@ -45,8 +45,7 @@ def enclose(
     from utfproof.certificates.enclosures import attention_name, enclosure_certificate
     from utfproof.emulation import enclosure
     from utfproof.emulation.compare import random_input
-    from utfproof.emulation.emulate import drawn_targets
-    from utfproof.emulation.sweep import tied_targets_only
+    from utfproof.emulation.emulate import drawn_targets, tied_targets_only
 
     options.refuse_undrawn(stated, host, "law", "dtype")
     if output is not None:

@@ -13,7 +13,7 @@ eigenvalues of Gram matrices within 1e-9. Overflow is not modelled: a run or a b
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from math import inf, sqrt
 from typing import Any
@@ -72,10 +72,6 @@ class Rule:
             return sum(parts)
         found = np.sqrt(sum(np.square(part) for part in parts))
         return found if isinstance(found, np.ndarray) else float(found)  # Python's numbers overflow in silence
-
-    def both(self, first: Any, second: Any) -> Any:
-        """Of two relative errors, one after the other."""
-        return self.total(first, second) + (first * second if self.rigorous else 0.0)
 
     def moved(self, errors: np.ndarray, matrix: Any) -> np.ndarray:
         """Errors of entries [m] after an index map [m, k]."""
@@ -284,13 +280,13 @@ def embedding_noise(E: np.ndarray | None, inputs: Inputs, rule: Rule, u: float, 
     return rule.units(len(E), u) * size + 2 * len(E) * tiny * sqrt(E.shape[1])
 
 
-# --- index maps, and path space -----------------------------------------------------------------------------------------
+# --- index maps ---------------------------------------------------------------------------------------------------------
 
 
 def index_map_noise(
-    host: Universal, E: np.ndarray, inputs: Inputs, rule: Rule, u: float, tiny: float, *, averages_x: bool
+    host: Universal, E: np.ndarray, inputs: Inputs, rule: Rule, u: float, tiny: float
 ) -> dict[Reading, float]:
-    """Error of each reading of a {0,1} host, entry by entry. averages_x: layer 1 computes (A X) (E R_V)."""
+    """Error of each reading of a {0,1} host, entry by entry."""
     shape, n = host.shape, inputs.context
     average, lost = rule.units(attention_terms(n), u), 2 * (n + 1) * tiny
     embed, dropped = rule.units(shape.d_in, u), 2 * shape.d_in * tiny
@@ -307,9 +303,8 @@ def index_map_noise(
     for layer in range(shape.layers):
         ways, moved, most = [], [], 0
         if shape.residual:
-            way = host.carried(layer)
-            ways.append(sizes if way is None else (sizes[None] @ way)[0])
-            moved.append(errors if way is None else rule.moved(errors, way))
+            ways.append(sizes)
+            moved.append(errors)
         for head in range(shape.heads):
             query, key, value = host.maps(layer, head)
             read(query, (0, layer, head))
@@ -317,11 +312,6 @@ def index_map_noise(
             size, error = sizes, rule.total(errors, average * (sizes + errors)) + lost
             for matrix in value:
                 size, error, most = (size[None] @ matrix)[0], rule.moved(error, matrix), most + _added(matrix)
-            if averages_x and not layer:
-                spread = np.abs(E).sum(axis=0)[None]
-                for matrix in value:
-                    spread = spread @ matrix
-                error = rule.both(average, embed) * size + dropped + lost * spread[0]
             ways.append(size)
             moved.append(error)
         sizes = sum(ways)
@@ -335,22 +325,3 @@ def index_map_noise(
 def _added(matrix: SelectionMatrix) -> int:
     """Additions of an index map's product: a column of one coordinate copies it."""
     return max(int(np.bincount(matrix.coordinates()[1]).max(initial=1)) - 1, 0)
-
-
-def path_noise(
-    columns: Mapping[Reading, np.ndarray], shape: Shape, inputs: Inputs, rule: Rule, u: float, tiny: float
-) -> dict[Reading, float]:
-    """Error of each reading in path space: averages of X, read by E R_all itself."""
-    out = {}
-    for key, block in columns.items():
-        layers, entries = last_layer(shape, key), block.shape[0] * block.shape[1]
-        width = 1 if key == OUTPUT else shape.head_dim
-        chain = min(entries, READ_BLOCK) + entries / READ_BLOCK
-        spread = inputs.spread(block, entries=key == OUTPUT)
-        size = float(np.max(spread.sum(axis=0) if rule.rigorous else length(spread, 0)))
-        averaged = rule.units(layers * attention_terms(inputs.context), u)
-        lost = (
-            2 * entries * tiny * (sqrt(width) + (inputs.context + 1) * layers * float(np.abs(block).max(initial=0.0)))
-        )
-        out[key] = rule.deviations * float(rule.both(averaged, rule.units(chain, u))) * size + lost
-    return out

@@ -15,7 +15,7 @@ import numpy as np
 
 from utfproof.attention import AttentionKernel, ChunkedAttention, SeededAttention
 from utfproof.constructions import CONSTRUCTIONS
-from utfproof.emulation.engines import Engine, Placement, changed, stack_targets
+from utfproof.emulation.engines import Engine, Placement, changed
 from utfproof.emulation.given import equation_gap
 from utfproof.emulation.observe import Observer
 from utfproof.emulation.predict import Predictor, attention_matching, has_bound
@@ -221,16 +221,13 @@ def require_compatible(host: Universal, kernels: Iterable[tuple[str, Any]]) -> N
 
 @dataclass(frozen=True)
 class CompareSetting:
-    """How to run: engine (None: the host's own), device, precision, the inputs' law, targets run together, and whether the
-    bound is computed. `rows`: queries attended at a time (None: about 2^19 logits)."""
+    """How to run: engine (None: the host's own), device, precision, the inputs' law, and whether the bound is computed."""
 
     engine: str | None = None
     device: str = "cpu"
     precision: str = "float64"
     inputs: str = "one-hot"
-    batch: int = 1
     bounds: bool = True
-    rows: int | None = None
 
 
 def compare(
@@ -268,26 +265,23 @@ def compare(
     used = host if setting.precision == "float64" else changed(host, place.rounded)
     embedder = Embedder(used, max_memory=max_memory)
     engine = Engine(embedder, setting.engine, place)
-    batch = max(1, min(setting.batch, trials))
     drawn = any(isinstance(kernel, SeededAttention) for _, kernel in kernels)
     for context in contexts:
-        needed = engine.memory(context, batch) + (SeededAttention.memory(context) if drawn else 0)
+        needed = engine.memory(context) + (SeededAttention.memory(context) if drawn else 0)
         require_memory(needed, f"a context of {context} at m = {host.m} ({engine.name})", max_memory)
     predictor = Predictor(engine) if has_bound(host) and (setting.bounds or embedding is not None) else None
     unsolved = unknown = None
     results: list[Comparison] = []
     found: list[Embedding] = []
-    for first in range(0, trials, batch):
-        numbers = range(first, min(first + batch, trials))
-        models = [targets(trial) if callable(targets) else targets[trial] for trial in numbers]
-        embeddings = [_embedding(embedder, model, embedding) for model in models]
-        found += embeddings
-        group = _Group(engine, predictor, models, embeddings, list(numbers), seed, setting)
+    for trial in range(trials):
+        model = targets(trial) if callable(targets) else targets[trial]
+        found.append(_embedding(embedder, model, embedding))
+        pair = _Pair(engine, predictor, model, found[-1], trial, seed, setting)
         if embedding is not None and predictor is not None:
-            unsolved, unknown = _equations(host, group)
+            unsolved, unknown = _equations(host, pair)
             if unsolved is None and unknown is None:
                 found[-1] = replace(found[-1], notion=_notion(host))
-        for result in group.runs(kernels, contexts):
+        for result in pair.runs(kernels, contexts):
             results.append(result)
             if progress is not None:
                 progress()
@@ -315,15 +309,15 @@ def _served_inputs(host: Universal, law: str) -> str:
     return served
 
 
-def _equations(host: Universal, group: _Group) -> tuple[str | None, str | None]:
+def _equations(host: Universal, pair: _Pair) -> tuple[str | None, str | None]:
     """`unsolved` and `unknown` of an E given by the user: about E and the host themselves, not about what a run in a lower
     precision makes of them."""
-    if group.predictions is None:
+    prediction = pair.prediction
+    if prediction is None:
         return "E is not finite", None
-    prediction = group.predictions[0]
-    if group.setting.precision != "float64":
-        whole = Engine(Embedder(host, max_memory=group.engine.embedder.max_memory), "path-space")
-        prediction = Predictor(whole).of(group.targets[0], group.Es[0])
+    if pair.setting.precision != "float64":
+        whole = Engine(Embedder(host, max_memory=pair.engine.embedder.max_memory))
+        prediction = Predictor(whole).of(pair.target, pair.E)
     gap = equation_gap(prediction)
     if not gap.known:
         return None, str(gap)
@@ -343,58 +337,47 @@ def _embedding(embedder: Embedder, target: Target, given: np.ndarray | None) -> 
     return Embedding(given, Notion.FUNCTIONAL, "given")
 
 
-class _Group:
-    """Targets that run together, with their embeddings, in one engine."""
+class _Pair:
+    """A target with its embedding, in one engine."""
 
     def __init__(
         self,
         engine: Engine,
         predictor: Predictor | None,
-        targets: list[Target],
-        embeddings: list[Embedding],
-        numbers: list[int],
+        target: Target,
+        embedding: Embedding,
+        trial: int,
         seed: int,
         setting: CompareSetting,
     ) -> None:
         self.engine, self.setting, self.seed = engine, setting, seed
-        self.targets, self.numbers = targets, numbers
-        self.Es = [np.asarray(to_numpy(e.E), dtype=np.float64) for e in embeddings]
-        single = len(targets) == 1
+        self.target, self.trial = target, trial
+        self.E = np.asarray(to_numpy(embedding.E), dtype=np.float64)
         self.reference = Placement(setting.device, "float64")
-        self.model = changed(stack_targets(targets), self.reference.array)
-        self.prepared = engine.prepare(self.Es[0] if single else np.stack(self.Es))
-        self.predictions = None
-        if predictor is not None and all(np.isfinite(E).all() for E in self.Es):
-            self.predictions = [predictor.of(t, E) for t, E in zip(targets, self.Es, strict=True)]
+        self.model = changed(target, self.reference.array)
+        self.prepared = engine.prepare(self.E)
+        self.prediction = None
+        if predictor is not None and np.isfinite(self.E).all():
+            self.prediction = predictor.of(target, self.E)
 
     def runs(self, kernels: Kernels, contexts: Sequence[int]) -> Iterator[Comparison]:
         for context in contexts:
-            shape = self.engine.host.shape
-            inputs = [random_input(shape, context, self.seed, t, self.setting.inputs) for t in self.numbers]
-            x = inputs[0] if len(inputs) == 1 else np.stack(inputs)
+            x = random_input(self.engine.host.shape, context, self.seed, self.trial, self.setting.inputs)
             for name, entry in kernels:
                 kernel = entry(context) if not hasattr(entry, "logits_only") else entry
-                yield from self._run(name, context, kernel, inputs, x)
+                yield self._run(name, context, kernel, x)
 
-    def _run(
-        self, name: str, context: int, kernel: Any, inputs: list[np.ndarray], x: np.ndarray
-    ) -> Iterator[Comparison]:
-        attended = ChunkedAttention(kernel, self.setting.rows)
-        observed = None if self.predictions is None else Observer(attended)
-        place = self.engine.place
-        output = to_numpy(_double(self.engine.run(place.array(x), self.prepared, attended)))
+    def _run(self, name: str, context: int, kernel: Any, x: np.ndarray) -> Comparison:
+        attended = ChunkedAttention(kernel)
+        observed = None if self.prediction is None else Observer(attended)
+        output = to_numpy(_double(self.engine.run(self.engine.place.array(x), self.prepared, attended)))
         with self.reference.strict():
             expected = to_numpy(self.model.forward(self.reference.array(x), observed or attended))
-        single = len(inputs) == 1
-        for i, rows in enumerate(inputs):
-            mine, truth = (output, expected) if single else (output[i], expected[i])
-            index = None if single else i
-            bound = estimate = None
-            if self.predictions is not None and observed is not None:
-                # what the host is given is X rounded to its precision; that rounding is counted like E's
-                bound, estimate = self.predictions[i].bounds(observed, index, kernel, rows, truth)
-            error = relative_error(mine, truth)
-            yield Comparison(self.numbers[i], name, context, error, bound, estimate)
+        bound = estimate = None
+        if self.prediction is not None and observed is not None:
+            # what the host is given is X rounded to its precision; that rounding is counted like E's
+            bound, estimate = self.prediction.bounds(observed, kernel, x, expected)
+        return Comparison(self.trial, name, context, relative_error(output, expected), bound, estimate)
 
 
 def _double(array: Array) -> Array:

@@ -9,10 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from utfproof.constructions import build_host
+from utfproof.attention import AttentionKernel, named_kernel
+from utfproof.constructions import CONSTRUCTIONS, build_host
 from utfproof.emulation.compare import CompareSetting, EmulationReport, compare
 from utfproof.emulation.laws import draw_target
-from utfproof.emulation.sweep import served, tied_targets_only
+from utfproof.emulation.predict import attention_matching
 from utfproof.errors import MalformedInput
 from utfproof.ground.results import Result
 from utfproof.shapes import Shape
@@ -87,11 +88,7 @@ def emulate(
     machine = host
     if isinstance(machine, str):
         machine = build_host(machine, drawn, m, seed=seed, law=law, dtype=dtype, max_memory=max_memory)
-    kernels, left_out = served(machine, attention)
-    if left_out:
-        name, reason = left_out[0]
-        hint = "; use a host that is universal by matching (sparse, tied, random)" if "logits only" in reason else ""
-        raise MalformedInput(f"attention {name!r}: {reason}{hint}")
+    kernels = [(name, served(machine, name)) for name in attention]
     tied = one is None and (tied_targets or tied_targets_only(machine))
     target = drawn_targets(targets, seed, target_law, width=width, tied=tied, max_memory=max_memory)
     trials = trials if one is None else 1
@@ -101,6 +98,27 @@ def emulate(
     )
     names = tuple(name for name, _ in kernels)
     return Emulation(report, machine, target(0).width, trials, names, tuple(contexts), tied)
+
+
+def served(host: Universal, name: str) -> AttentionKernel:
+    """The kernel of that name. MalformedInput where this host cannot serve it."""
+    kernel = named_kernel(name, host.shape.heads)
+    if reason := kernel.unfit(host.shape.head_dim):
+        raise MalformedInput(f"attention {name!r}: {reason}")
+    if attention_matching(host) and not kernel.logits_only:
+        raise MalformedInput(
+            f"attention {name!r}: {host.construction} matches attention logits only; use a host that is universal by "
+            "matching (sparse, tied, random)"
+        )
+    return kernel
+
+
+def tied_targets_only(host: Universal) -> bool:
+    """Whether a host can match tied targets only: a tied one with a residual stream, from L = 2 on, where it cannot tell the
+    words (0, h) and (h, 0) apart (docs/proofs/residual.md), or one that is made for them."""
+    entry = CONSTRUCTIONS.get(host.construction)
+    made = entry is not None and entry.targets == "all tied"
+    return made or (host.tied and host.shape.residual and host.shape.layers > 1)
 
 
 def drawn_targets(

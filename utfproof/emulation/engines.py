@@ -1,16 +1,13 @@
-"""Ways to run a host: m-wide, as index maps, or in path space; on NumPy or a torch device; in a working precision.
+"""Ways to run a host: m-wide or as index maps; on NumPy or a torch device; in a working precision.
 
-Axis letters: n tokens, d head dimension, m embedding dimension, B targets run together (an optional leading axis).
+Axis letters: n tokens, d head dimension, m embedding dimension.
 
 | engine | what is multiplied |
 |---|---|
 | m-wide | the dense matrices of the host, whatever they are |
-| index-map | gathers, for {0,1} hosts, on classes of coordinates that are read alike (lumping.py) |
-| path-space | the d_in x M numbers E R_all only: streams P_w, one of width d_in per head word |
+| index-map | gathers, for {0,1} hosts |
 
-A residual stream is one more head, whose attention and values are identities: in path space the letter 0, which copies P_w.
-
-The host is the same function in all three; rounding differs. Products that read the stream (R_Q, R_K, U) are summed in
+The host is the same function in both; rounding differs. Dense products that read the stream (R_Q, R_K, U) are summed in
 blocks, which keeps their rounding error small (docs/emulation.md).
 """
 
@@ -19,22 +16,19 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import Any
 
 import numpy as np
 
-from utfproof.attention import AttentionKernel, attend, blocked_product
-from utfproof.emulation.lumping import LumpedHost, lumped
+from utfproof.attention import AttentionKernel, blocked_product
 from utfproof.errors import MalformedInput
-from utfproof.ground.arrays import Array, is_torch, namespace, require_device, to_numpy, whole_products
+from utfproof.ground.arrays import Array, is_torch, require_device, to_numpy, whole_products
 from utfproof.ground.resources import require_memory
 from utfproof.ground.selection import SelectionMatrix
 from utfproof.matching import Embedder
-from utfproof.shapes import ColumnGroup, Shape, column_groups, matching_dimension
-from utfproof.systems import Target, TiedTarget, Universal
+from utfproof.systems import Universal
 
-ENGINES = ("m-wide", "index-map", "path-space")
+ENGINES = ("m-wide", "index-map")
 PRECISIONS = {"float64": 2.0**-53, "float32": 2.0**-24, "bfloat16": 2.0**-8}
 """Unit roundoff of each working precision."""
 TINY = {"float64": 2.0**-1022, "float32": 2.0**-126, "bfloat16": 2.0**-126}
@@ -133,43 +127,6 @@ def changed(system: Any, change: Callable[[Any], Any]) -> Any:
     return replace(system, **found) if found else system
 
 
-# --- several targets at once -----------------------------------------------------------------------------------
-
-
-class _Batch:
-    """Targets of one shape side by side: parameters [L, H, B, rows, columns] ([H, B, ...] when tied), W_E and W_U [B, ...]."""
-
-    def __post_init__(self) -> None:
-        """Sizes were checked when each target was made."""
-
-
-class TargetBatch(_Batch, Target):
-    """Untied targets side by side; x is [B, n, d_in]."""
-
-
-class TiedTargetBatch(_Batch, TiedTarget):
-    """Tied targets side by side; x is [B, n, d_in]."""
-
-
-def stack_targets(targets: list[Target]) -> Target:
-    """One target as it is; several of one shape, width and tying as a batch. Raises MalformedInput where they differ."""
-    first = targets[0]
-    if len(targets) == 1:
-        return first
-    if any((t.shape, t.width, t.tied) != (first.shape, first.width, first.tied) for t in targets):
-        raise MalformedInput("targets of one batch must agree in shape, width and tying")
-    axis = 1 if first.tied else 2
-
-    def stacked(name: str) -> Any:
-        arrays = [getattr(t, name) for t in targets]
-        if arrays[0] is None:
-            return None
-        return namespace(arrays[0]).stack(arrays, axis=axis if name in _TARGET_ARRAYS[:4] else 0)
-
-    kind = TiedTargetBatch if first.tied else TargetBatch
-    return kind(first.shape, **{name: stacked(name) for name in _TARGET_ARRAYS})
-
-
 # --- m-wide ----------------------------------------------------------------------------------------------------
 
 
@@ -213,77 +170,6 @@ def wide_host(host: Universal, place: Placement) -> Universal:
     )
 
 
-# --- path space --------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, eq=False)
-class PathHost:
-    """A host seen through E R_all alone (mathematics: X^l = sum over words w of length l of P_w E R_w).
-
-    columns [..., d_in, M] is E R_all in canonical order, for one E or a batch of them.
-    """
-
-    shape: Shape
-    columns: Array
-
-    @cached_property
-    def _groups(self) -> list[ColumnGroup]:
-        """Q for l = 1 ... L, K for l = 1 ... L, OV."""
-        return column_groups(self.shape)
-
-    def _read(self, length: int, kind: int, head: int) -> Array:
-        """E R_w R_Q^{l,h} (kind 0) or E R_w R_K^{l,h} (kind 1) of all words w of length l-1, stacked [..., words d_in, d]."""
-        group = self._groups[kind * self.shape.layers + length - 1]
-        block = self.columns[..., group.start : group.start + group.words * group.width]
-        block = block.reshape(*block.shape[:-1], self.shape.words_at(length - 1), self.shape.heads, group.width)
-        return self._stacked(block[..., head, :])
-
-    def _stacked(self, block: Array) -> Array:
-        """[..., d_in, words, k] -> [..., words d_in, k]."""
-        block = namespace(block).moveaxis(block, -2, -3)
-        return block.reshape(*block.shape[:-3], -1, block.shape[-1])
-
-    def streams(self, x: Array, kernel: AttentionKernel, positions: Array | None = None) -> list[Array]:
-        """P_w for all words w of length 0 ... L side by side, [..., n, H^l d_in] each, words in lexicographic order (with a
-        residual stream (H+1)^l of them)."""
-        positions = np.arange(x.shape[-2]) if positions is None else positions
-        found = [x]
-        for layer in range(self.shape.layers):
-            current = found[-1]
-            passed = [current] if self.shape.residual else []
-            moved = passed + [
-                attend(
-                    kernel,
-                    blocked_product(current, self._read(layer + 1, 0, head), READ_BLOCK),
-                    blocked_product(current, self._read(layer + 1, 1, head), READ_BLOCK),
-                    current,
-                    positions,
-                    layer=layer,
-                    head=head,
-                )
-                for head in range(self.shape.heads)
-            ]
-            words = self.shape.words_at(layer)
-            stacked = namespace(x).stack([m.reshape(*m.shape[:-1], words, -1) for m in moved], axis=-2)
-            found.append(stacked.reshape(*x.shape[:-1], -1))
-        return found
-
-    def forward(self, x: Array, kernel: AttentionKernel, positions: Array | None = None) -> Array:
-        """UTF(X, E): x [..., n, d_in] -> [..., n, d_out], through streams of d_in columns for each word."""
-        group = self._groups[-1]
-        block = self.columns[..., group.start :]
-        block = block.reshape(*block.shape[:-1], group.words, group.width)
-        return blocked_product(self.streams(x, kernel, positions)[-1], self._stacked(block), READ_BLOCK)
-
-
-def path_columns(embedder: Embedder, E: np.ndarray) -> np.ndarray:
-    """E R_all [..., d_in, M] in float64: a gather for index maps, else a product summed in blocks."""
-    matrix = embedder.columns
-    if isinstance(matrix, SelectionMatrix):
-        return np.asarray(E @ matrix)
-    return np.asarray(blocked_product(E, to_numpy(matrix).astype(np.float64), READ_BLOCK))
-
-
 # --- one engine ---------------------------------------------------------------------------------------------------
 
 
@@ -300,7 +186,7 @@ def check_engine(host: Universal, engine: str | None) -> str:
         raise MalformedInput(f"engine {engine!r} is unknown; choose {', '.join(ENGINES)}")
     if engine == "index-map" and default_engine(host) != "index-map":
         raise MalformedInput(
-            "engine index-map runs {0,1} hosts of index maps; this host is dense or has MLPs: use m-wide or path-space"
+            "engine index-map runs {0,1} hosts of index maps; this host is dense or has MLPs: use m-wide"
         )
     return engine
 
@@ -333,42 +219,28 @@ class Engine:
         self.host = embedder.host
         self.place = place or Placement()
         self.name = check_engine(self.host, name)
-        self.lumped: LumpedHost | None = None
         self.place.probe()
+        self._runner = self.host
         if self.name == "m-wide":
             require_memory(
                 copied_memory(self.host, self.place),
                 f"the dense host at {self.host.shape}, m = {self.host.m},",
                 embedder.max_memory,
             )
-            self._runner: Universal | None = wide_host(self.host, self.place)
-        elif self.name == "index-map":
-            self.lumped = lumped(self.host)
-            self._runner = self.lumped or self.host
-        else:
-            self._runner = None
+            self._runner = wide_host(self.host, self.place)
 
     def prepare(self, E: np.ndarray) -> Any:
-        """What `run` needs of an embedding E [..., d_in, m]: E, what an index map reads of it, or E R_all in path space;
-        placed."""
-        if self.name == "path-space":
-            return self.place.array(path_columns(self.embedder, E))
-        return self.place.array(E if self.lumped is None else self.lumped.taken(E))
+        """An embedding E [d_in, m], placed."""
+        return self.place.array(E)
 
-    def run(self, x: Array, prepared: Any, kernel: AttentionKernel) -> Array:
-        """UTF(X, E) for x [..., n, d_in] already placed."""
+    def run(self, x: Array, E: Array, kernel: AttentionKernel) -> Array:
+        """UTF(X, E) for x [n, d_in] and E, both already placed."""
         with self.place.strict():
-            if self._runner is None:
-                return PathHost(self.host.shape, prepared).forward(x, kernel)
-            return self._runner.forward(x, prepared, kernel)
+            return self._runner.forward(x, E, kernel)
 
-    def memory(self, context: int, batch: int = 1) -> int:
+    def memory(self, context: int) -> int:
         """Bytes of the widest layer of a run, and of the embedding."""
-        shape = self.host.shape
-        embedding = shape.d_in * (matching_dimension(shape) if self.host.mlp is None else self.host.m)
-        if self.name == "path-space":
-            return 8 * batch * (3 * context * shape.d_in * shape.words_at(shape.layers) + _chunk(context) + embedding)
-        return batch * (run_memory(self.host, context) + 8 * embedding)
+        return run_memory(self.host, context) + 8 * self.host.shape.d_in * self.host.m
 
 
 def run_memory(host: Universal, context: int) -> int:

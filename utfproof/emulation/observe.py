@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from utfproof.attention import attend
-from utfproof.emulation.norms import length
+from utfproof.emulation.norms import longest
 from utfproof.ground.arrays import Array, is_torch, to_numpy
 
 
@@ -18,8 +18,8 @@ class Observer:
     def __init__(self, kernel: Any) -> None:
         self.kernel = kernel
         self.logits_only = kernel.logits_only
-        self.queries: dict[tuple[int, int], np.ndarray] = {}
-        self.keys: dict[tuple[int, int], np.ndarray] = {}
+        self.queries: dict[tuple[int, int], float] = {}
+        self.keys: dict[tuple[int, int], float] = {}
         self.streams: dict[int, np.ndarray] = {}
 
     def __call__(self, queries: Array, keys: Array, positions: Array, *, layer: int, head: int) -> Array:
@@ -27,8 +27,8 @@ class Observer:
 
     def attended(self, queries: Array, keys: Array, x: Array, positions: Array, *, layer: int, head: int) -> Array:
         """A x, after noting what goes in."""
-        self.queries[(layer, head)] = _largest_row(queries)
-        self.keys[(layer, head)] = _largest_row(keys)
+        self.queries[(layer, head)] = longest(_float(queries), 1)
+        self.keys[(layer, head)] = longest(_float(keys), 1)
         if head == 0:
             self.streams[layer] = _float(x)
         return attend(self.kernel, queries, keys, x, positions, layer=layer, head=head)
@@ -36,7 +36,3 @@ class Observer:
 
 def _float(array: Array) -> np.ndarray:
     return to_numpy(array.double() if is_torch(array) else array).astype(np.float64, copy=False)
-
-
-def _largest_row(array: Array) -> np.ndarray:
-    return np.asarray(length(_float(array), -1).max(axis=-1))

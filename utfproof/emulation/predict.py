@@ -22,11 +22,10 @@ from utfproof.emulation.bound import (
     as_host,
     embedding_noise,
     index_map_noise,
-    path_noise,
     reading_blocks,
     readings,
 )
-from utfproof.emulation.engines import Engine, path_columns
+from utfproof.emulation.engines import Engine
 from utfproof.emulation.norms import length, longest, spectral_norm
 from utfproof.emulation.observe import Observer
 from utfproof.emulation.propagation import Errors, RunSizes, TargetGains, propagated, target_gains
@@ -138,12 +137,9 @@ class Prediction:
 
     def _columns(self) -> dict[Reading, np.ndarray]:
         """E R_all by reading, as the host is run with it."""
-        if self.predictor.model is not None and self.engine.name != "path-space":
+        if self.predictor.model is not None:
             return self._words[1]
-        columns = path_columns(self.engine.embedder, self.held)
-        if self.engine.name == "path-space":
-            columns = self.engine.place.rounded(columns)
-        return reading_blocks(columns, self.shape)
+        return reading_blocks(np.asarray(self.held @ self.engine.embedder.columns), self.shape)
 
     # --- E R_all = W_all ---
 
@@ -172,12 +168,10 @@ class Prediction:
 
     def residual(self, inputs: Inputs, rule: Rule) -> dict[Reading, float]:
         """How much E R_all differs from W_all, and the X that the host is given from X, as every reading meets it."""
-        out, goal = {}, self.goal_rounding(rule)
-        runs = self.engine.name == "path-space"  # its columns are not computed from E in the run
-        held = {} if runs else self.evaluation(rule)
+        out, goal, held = {}, self.goal_rounding(rule), self.evaluation(rule)
         u = self.engine.place.roundoff
         for key, block in self.difference.items():
-            evaluated = 0.0 if runs else float(held[key].max(axis=0).sum())
+            evaluated = float(held[key].max(axis=0).sum())
             out[key] = inputs.met(block, entries=key == OUTPUT) + inputs.one * (evaluated + goal[key])
             if u > DOUBLE:
                 spread = inputs.spread(self.columns[key], entries=key == OUTPUT)
@@ -190,30 +184,23 @@ class Prediction:
         """Rounding noise of the host's readings on inputs X [n, d_in], the residual of E left out."""
         engine, inputs = self.engine, Inputs.of(rows)
         u, tiny = engine.place.roundoff, engine.place.tiny
-        if engine.name == "path-space":
-            return path_noise(self.columns, self.shape, inputs, rule, u, tiny)
         model = self.predictor.model
         if model is None:
-            host, E = engine.host, self.held
-            if engine.lumped is not None:
-                host, E = engine.lumped, engine.lumped.taken(E)
-            return index_map_noise(host, E, inputs, rule, u, tiny, averages_x=engine.lumped is not None)
+            return index_map_noise(engine.host, self.held, inputs, rule, u, tiny)
         sizes = [inputs.met(stream) for stream in self._words[0]]
         begin = embedding_noise(self.held, inputs, rule, u, tiny)
         return model.noise(sizes, begin, rule, u, tiny, inputs.context)
 
-    def bounds(
-        self, observed: Observer, index: int | None, kernel: Any, rows: np.ndarray, output: np.ndarray
-    ) -> Bounds:
+    def bounds(self, observed: Observer, kernel: Any, rows: np.ndarray, output: np.ndarray) -> Bounds:
         """Of the relative error on this input: `observed` is the target's run, `output` its result."""
         scale = float(np.abs(output).max(initial=0.0)) or 1.0
-        found = (self.error(observed, index, kernel, rows, rule) * _ABOVE / scale for rule in (RIGOROUS, ESTIMATE))
+        found = (self.error(observed, kernel, rows, rule) * _ABOVE / scale for rule in (RIGOROUS, ESTIMATE))
         return Bounds(*found)
 
-    def error(self, observed: Observer, index: int | None, kernel: Any, rows: np.ndarray, rule: Rule) -> float:
+    def error(self, observed: Observer, kernel: Any, rows: np.ndarray, rule: Rule) -> float:
         """The largest difference of an output entry, by one rule."""
         inputs, shape, place = Inputs.of(rows), self.shape, self.engine.place
-        sizes = self.sizes(observed, index)
+        sizes = self.sizes(observed)
         begin = embedding_noise(self.target.W_E, inputs, rule, DOUBLE, DOUBLE_TINY)
         streams = [sizes.stream[layer] for layer in range(shape.layers + 1)]
         noise = self.own.noise(streams, begin, rule, DOUBLE, DOUBLE_TINY, inputs.context)
@@ -223,7 +210,7 @@ class Prediction:
         host = propagated(
             noise,
             self.gains,
-            self.exact_sizes(observed, index, sizes, own),
+            self.exact_sizes(observed, sizes, own),
             kernel,
             shape,
             inputs.context,
@@ -252,21 +239,18 @@ class Prediction:
                 gaps[(layer, head)] = spectral_norm(forms[0] - forms[1]) + rounding
         return gaps
 
-    def sizes(self, observed: Observer, index: int | None) -> RunSizes:
+    def sizes(self, observed: Observer) -> RunSizes:
         """Sizes of the target's run, as it was computed."""
-        one = (lambda value: float(value)) if index is None else (lambda value: float(value[index]))
         stream, radius = {}, {}
-        for layer, streams in observed.streams.items():
-            x = streams if index is None else streams[index]
+        for layer, x in observed.streams.items():
             stream[layer], radius[layer] = longest(x, 1), longest(x - x.mean(axis=0), 1)
         # the stream after the last layer, as large as the values make it
         last = self.shape.layers
         values = [self.own_gains.value[(last - 1, head)] for head in range(self.shape.heads)]
         stream[last] = stream[last - 1] * (self.shape.residual + sum(values))
-        queries, keys = ({at: one(v) for at, v in found.items()} for found in (observed.queries, observed.keys))
-        return RunSizes(queries, keys, stream, radius)
+        return RunSizes(observed.queries, observed.keys, stream, radius)
 
-    def exact_sizes(self, observed: Observer, index: int | None, sizes: RunSizes, own: Errors) -> RunSizes:
+    def exact_sizes(self, observed: Observer, sizes: RunSizes, own: Errors) -> RunSizes:
         """Sizes of the target's exact run: queries and keys as the host reads them, and what the computed run can err by."""
         stream = {layer: size + own.stream[layer] for layer, size in sizes.stream.items()}
         radius = {layer: size + 2 * own.stream[layer] for layer, size in sizes.radius.items()}
@@ -276,8 +260,8 @@ class Prediction:
                 size = computed[(layer, head)] + own.read[(kind, layer, head)]
                 if self.read_as is not self.target:
                     reader = self.read_as.parameters(layer, head)[kind]
-                    streams = observed.streams[layer]
-                    x = streams if index is None else streams[index]
-                    size = longest(x @ reader, 1) * _ABOVE + own.stream[layer] * spectral_norm(reader)
+                    size = longest(observed.streams[layer] @ reader, 1) * _ABOVE + own.stream[layer] * spectral_norm(
+                        reader
+                    )
                 found[kind][(layer, head)] = size
         return RunSizes(found[0], found[1], stream, radius)

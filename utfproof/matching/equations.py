@@ -71,8 +71,7 @@ def suffix_stacks(host: Universal) -> Iterator[SuffixStack]:
         maps = [host.maps(layer, head) for head in range(H)]
         parts = [*(_held(entry.query) for entry in maps), *(_held(entry.key) for entry in maps)]
         if shape.residual:
-            way = host.carried(layer)
-            parts.append(columns if way is None else _held(way) @ columns)
+            parts.append(columns)
         for entry in maps:
             product = columns
             for matrix in reversed(entry.value):

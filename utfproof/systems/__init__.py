@@ -45,15 +45,13 @@ def run_layers(
     maps: Callable[[int, int], HeadMaps],
     kernel: AttentionKernel,
     positions: Array | None = None,
-    carried: Callable[[int], Any] = lambda layer: None,
-    start: tuple[Array, Array] | None = None,
     mlp: MLP | None = None,
 ) -> Array:
     """X^l = sum_h A^{l,h} X^{l-1} V^{l,h} for l = 1 ... L, the loop that all five systems share; X^{l-1} is added where the
-    shape has a residual stream, times `carried` of the layer where that is a matrix.
+    shape has a residual stream.
 
-    x is [..., n, width]; positions [n] default to 0 ... n-1. start: factors (X, E) of x, for A^{1,h} (X E) V to be computed as
-    (A^{1,h} X) (E V). mlp: each layer ends with x <- x + MLP(x), and X^{l-1} is added whatever the shape says.
+    x is [..., n, width]; positions [n] default to 0 ... n-1. mlp: each layer ends with x <- x + MLP(x), and X^{l-1} is added
+    whatever the shape says.
     """
     if positions is None:
         positions = np.arange(x.shape[-2])
@@ -61,13 +59,11 @@ def run_layers(
         raise MalformedInput(f"positions has shape {list(np.shape(positions))}, expected [{n}]")
     _require_kernel(kernel, shape, x)
     for layer in range(shape.layers):
-        terms = [] if not (shape.residual or mlp) else [x if (way := carried(layer)) is None else x @ way]
+        terms = [x] if shape.residual or mlp else []
         for head in range(shape.heads):
             query, key, value = maps(layer, head)
             moved, rest = x, list(value)
-            if start is not None and not layer:
-                moved, rest[0] = start[0], start[1] @ value[0]
-            elif isinstance(value[0], SelectionMatrix):  # coordinates that an index map does not read are not averaged
+            if isinstance(value[0], SelectionMatrix):  # coordinates that an index map does not read are not averaged
                 read, rest[0] = value[0].read_first
                 moved = x @ read
             term = attend(kernel, x @ query, x @ key, moved, positions, layer=layer, head=head)
@@ -354,16 +350,13 @@ class Universal:
         factors = (self.R_V,) if self.R_Vo is None else (self.R_V, self.R_Vo)
         return HeadMaps(self.R_Q[layer][head], self.R_K[layer][head], tuple(f[layer][head] for f in factors))
 
-    def carried(self, layer: int) -> Any:
-        """What a residual stream is multiplied by on its way past a layer; None: it is left as it is."""
-
     def forward(self, x: Array, E: Array, kernel: AttentionKernel, positions: Array | None = None) -> Array:
         """UTF(X, E): x [..., n, d_in], E [d_in, m] -> [..., n, d_out]."""
         _require("x", x, (..., None, self.shape.d_in))
         _require("E", E, (..., self.shape.d_in, self.m))
         _require_alike(x=x, E=E, R_Q=self.R_Q, R_K=self.R_K, R_V=self.R_V, R_Vo=self.R_Vo, U=self.U)
         start = _unbounded(x, E, kernel) @ E
-        return run_layers(start, self.shape, self.maps, kernel, positions, self.carried, mlp=self.mlp) @ self.U
+        return run_layers(start, self.shape, self.maps, kernel, positions, mlp=self.mlp) @ self.U
 
 
 @one_line
