@@ -117,7 +117,7 @@ def test_what_knows_no_stream_refuses_it():
     for name in set(IDENTITIES) - streams:
         with pytest.raises(NotDefined, match="without a residual stream only"):
             identity_certificate(name, small)
-    assert {"residual-key", "residual-query"} <= streams & set(IDENTITIES)
+    assert {"residual-key"} <= streams & set(IDENTITIES)
     for notion in ("attention-matching", "functional", "shared attention"):
         for targets in ("all untied", "all tied", "generic untied", "generic tied"):
             for free in (None, "E", "E and U"):

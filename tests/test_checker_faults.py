@@ -135,20 +135,6 @@ class Anything:
         return True
 
 
-def other_part(self, layer, head, block, move=checker.Middle.move):
-    step = move(self, layer, head, block)
-    return step if step is None or layer != self.half + 1 else ((0, 0), *step[1:])
-
-
-def never_projected(self, layer, head, block):
-    if head == 0:
-        return block, 0, 1
-    half = (self.L + 1) // 2
-    if layer <= half:
-        return (checker.raised(block, head - 1), 0, 1) if sum(block) < half else None
-    return (checker.raised(block, head - 1, -1), 0, 1) if block[head - 1] else None
-
-
 def bounds_off_by_one(claim, words, generic_bounds=checker.generic_bounds):
     return ((have - 1, *rest) for have, *rest in generic_bounds(claim, words))
 
@@ -194,9 +180,6 @@ PATCHED = {
 
 
 PATCHED |= {
-    "every edge ends in part 0": (checker.Middle, "move", other_part),
-    "the halves are not separated": (checker.TwoSidedCounting, "move", never_projected),
-    "numbers are one factor": (checker, "degrees", lambda s: (s.heads - 1, s.heads - 1)),
     "words compared by letters": (checker, "reduce", lambda word, commute: tuple(sorted(x[:3] for x in word))),
     "generic bounds off by one": (checker, "generic_bounds", bounds_off_by_one),
     "tied targets read as untied": (checker, "TIED", ("all tied",)),

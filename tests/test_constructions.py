@@ -137,14 +137,8 @@ def test_padding_adds_zero_coordinates(name):
         "shared-query-groups": Shape(2, 2, 2, 3),
         "sharing": Shape(2, 2, 2, 3),
         "commuting-trie": Shape(2, 2, 2, 1),
-        "symmetric-keys": Shape(2, 2, 2, 1),
         "shared-query-functional": Shape(1, 2, 3, 1),
-        "symmetric-keys-deep": Shape(2, 3, 2, 1),
         "residual-key": Shape(2, 2, 3, 2, residual=True),
-        "residual-query": Shape(2, 2, 2, 3, residual=True),
-        "residual-trie-key": Shape(2, 2, 3, 2, residual=True),
-        "residual-counting": Shape(2, 2, 3, 1, residual=True),
-        "residual-counting-key": Shape(2, 2, 3, 1, residual=True),
     }
     shape = where.get(name, Shape(2, 2, 3, 2))
     plain = build_host(name, shape)

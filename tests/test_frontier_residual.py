@@ -13,26 +13,23 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sceptic import wider_than_input
 
-from utfproof.attention import RationalAttention
 from utfproof.certificates import checker
 from utfproof.certificates.lower_bounds import dimension_certificate
 from utfproof.certificates.prover import certify
 from utfproof.claims.registry import all_claims
 from utfproof.cli.app import run
-from utfproof.constructions import construction, resolve_m
 from utfproof.constructions.random import integer_target
-from utfproof.errors import MalformedInput, NotDefined, OutsideClass, Undecided, UtfproofError
+from utfproof.errors import MalformedInput, NotDefined, Undecided, UtfproofError
 from utfproof.exact import gfp
 from utfproof.frontiers import streams
 from utfproof.frontiers.bounds import BOUNDS, IMPOSSIBLE, LOWER, UPPER, require_claim
 from utfproof.frontiers.questions import ALL, ALMOST_ALL, ANY, BOTH, QUESTIONS, TIED, UNTIED, E, Question, implies
 from utfproof.frontiers.streams import RESIDUAL_BOUNDS
 from utfproof.frontiers.table import frontier, groups, shapes
-from utfproof.ground.arrays import exact
 from utfproof.ground.notions import Notion
-from utfproof.matching import r_all, w_all
+from utfproof.matching import w_all
 from utfproof.shapes import Shape, geometric, matching_dimension, tied_targets_dimension
-from utfproof.systems import TiedUniversal, Universal, prefix_products
+from utfproof.systems import prefix_products
 
 M, A, F, S = Notion.MATCHING, Notion.ATTENTION_MATCHING, Notion.FUNCTIONAL, Notion.SHARED_ATTENTION
 OPTIONS = checker.Options()
@@ -64,7 +61,7 @@ FIGURES = [
     ((2, 4, 30, 30), Question(M), (7230, 7230)),
     ((4, 2, 24, 4), Question(M), (1252, 1252)),
     ((2, 2, 2, 2), Question(M, **TIED_ALL), (38, 38)),
-    ((2, 2, 1, 1), Question(M, **TIED_ALL), (18, 18)),  # not 2dS + b(1 + S) = 19: numbers commute
+    ((2, 2, 1, 1), Question(M, **TIED_ALL), (18, 19)),
     ((1, 3, 1, 2), Question(M, **TIED_ALL), (14, 14)),
     ((2, 2, 2, 2), Question(A), (34, 34)),
     ((4, 2, 24, 4), Question(A), (133, 196)),
@@ -78,14 +75,14 @@ FIGURES = [
     ((2, 1, 2, 2), Question(F), (10, 10)),
     ((1, 1, 1, 1), Question(F), (3, 3)),
     ((3, 1, 1, 2), Question(F), (13, 20)),
-    ((2, 2, 1, 1), Question(A, **TIED_ALL), (8, 12)),
+    ((2, 2, 1, 1), Question(A, **TIED_ALL), (8, 19)),
     ((2, 4, 30, 30), Question(S, E), (2430, 2430)),
-    ((2, 3, 1, 1), Question(S, E, **TIED_ALL), (10, 10)),
+    ((2, 3, 1, 1), Question(S, E, **TIED_ALL), (10, 15)),
     ((2, 2, 2, 2), Question(S, E, **TIED_ALL), (14, 14)),
     ((2, 2, 1, 1), Question(S, BOTH), (3, 9)),
     ((2, 2, 2, 2), Question(S, BOTH), (6, 18)),
     ((3, 3, 1, 1), Question(S, BOTH), (8, 64)),
-    ((2, 3, 1, 1), Question(S, BOTH, TIED), (4, 10)),
+    ((2, 3, 1, 1), Question(S, BOTH, TIED), (4, 15)),
     ((2, 2, 1, 1), Question(M, host=TIED), (25, None)),
     ((2, 2, 1, 1), Question(F, host=TIED), (17, None)),
 ]
@@ -177,160 +174,8 @@ def test_one_layer_is_exact(heads, b):
         assert entry.reached.value == b * (2 * heads + 1)
 
 
-# --- every host of the table -----------------------------------------------------------------------------------------
-
-HOSTS = {
-    "keys are outputs, tied": ("residual-trie-key", Question(A, **TIED_ALL)),
-    "counting, keys are outputs": ("residual-counting-key", Question(A, **TIED_ALL)),
-    "output tree": ("residual-output-tree", Question(S, E)),
-    "output trie": ("residual-output-trie", Question(S, E, **TIED_ALL)),
-    "counting": ("residual-output-counting", Question(S, E, **TIED_ALL)),
-    "tied": ("tied", Question(M, **TIED_ALL)),
-    "counting tries": ("residual-counting", Question(M, **TIED_ALL)),
-}
-DIMS = [(1, 1, 1, 1), (2, 1, 2, 2), (2, 2, 2, 2), (2, 2, 1, 1), (1, 3, 2, 1), (2, 3, 1, 1), (2, 2, 1, 2), (3, 2, 1, 1)]
-
-
 def outputs(shape, matrix):
     return matrix[:, -shape.d_out * shape.words_at(shape.layers) :]
-
-
-def full(matrix):
-    return matrix.to_dense(object) if hasattr(matrix, "to_dense") else matrix
-
-
-def grids(entry, shape, m):
-    """(R_Q, R_K, R_V, U) in full, layer by layer; queries and keys of a host without any read U."""
-    layers = range(1 if entry.tied else shape.layers)
-    if entry.shared is None:
-        host = entry.index_map(shape, m)
-        maps = [[host.maps(layer, h) for h in range(shape.heads)] for layer in layers]
-        read, U = [[[full(x[i]) for x in row] for row in maps] for i in (0, 1)], full(host.U)
-        return *read, [[full(x.value[0]) for x in row] for row in maps], U
-    host = entry.shared.host(shape, m)
-    U = full(entry.shared.embed(shape, m, integer_target(shape, 0, tied=entry.tied))[1])
-    idle = [[np.zeros((m, shape.head_dim), dtype=object)] * shape.heads for _ in layers]
-    return idle, idle, [[full(host.value(layer, h)) for h in range(shape.heads)] for layer in layers], U
-
-
-def made(entry, shape, m, **changes):
-    """The host in full, parts of it changed."""
-    parts = dict(zip(("R_Q", "R_K", "R_V", "U"), grids(entry, shape, m), strict=True)) | changes
-    if entry.tied:
-        parts |= {name: parts[name][0] for name in ("R_Q", "R_K", "R_V")}
-    return (TiedUniversal if entry.tied else Universal)(shape, m, **parts)
-
-
-def embedded(entry, shape, m, target):
-    if entry.shared is not None:
-        return entry.shared.embed(shape, m, target)[0]
-    return entry.solve(shape, m, target) if entry.embed is None else entry.embed(shape, m, target)[0]
-
-
-def serves(entry, target, host):
-    """Whether the host with its E answers its question for this target, in exact numbers: equations, or outputs under an
-    attention that depends on the logits, and the equations of the outputs."""
-    shape = host.shape
-    embedding, right = embedded(entry, shape, host.m, target), w_all(target)
-    left = embedding @ r_all(host)
-    if entry.notion is M:
-        return bool((left == right).all())
-    words = bool((outputs(shape, left) == outputs(shape, right)).all())
-    if entry.notion is S:
-        return words
-    x = exact(np.random.default_rng(1).integers(-2, 3, (4, shape.d_in)))
-    kernel = RationalAttention(causal=True)
-    return words and bool((host.forward(x, embedding, kernel) == target.forward(x, kernel)).all())
-
-
-@pytest.mark.parametrize("padding", [0, 2])
-@pytest.mark.parametrize("name", HOSTS)
-def test_hosts_serve_what_the_table_says(name, padding):
-    entry, question = construction(HOSTS[name][0]), HOSTS[name][1]
-    bound = next(b for b in RESIDUAL_BOUNDS if b.side == UPPER and b.question == question and name.startswith(b.name))
-    ran = 0
-    for dims in DIMS:
-        shape = streaming(*dims)
-        if not bound.applies(shape):
-            with pytest.raises(NotDefined):
-                resolve_m(entry, shape, None)
-            continue
-        m = resolve_m(entry, shape, None)
-        assert m == bound.value(shape)
-        assert entry.tied == (question.host == TIED)
-        for seed in (1, 2):
-            target = integer_target(shape, seed, tied=entry.tied)
-            assert serves(entry, target, made(entry, shape, m + padding))
-        ran += 1
-    assert ran >= 3
-
-
-@pytest.mark.parametrize("name", HOSTS)
-def test_planted_faults_in_hosts(name):
-    """Heads exchanged, a reader or a value lost, queries for keys, the stream forgotten: none serves."""
-    entry, size = construction(HOSTS[name][0]), 1 if name.startswith("counting") else 2
-    shape = streaming(2, 2, size, size)
-    m = resolve_m(entry, shape, None)
-    target = integer_target(shape, 25, tied=entry.tied)  # all forms differ, and none is zero
-    assert serves(entry, target, made(entry, shape, m))
-    R_Q, R_K, R_V, U = grids(entry, shape, m)
-
-    def without(grid):
-        rows = [[matrix.copy() for matrix in row] for row in grid]
-        rows[-1][1][...] = 0
-        return rows
-
-    def swapped(grid):
-        return [row[::-1] for row in grid]
-
-    faults = {"heads of values": {"R_V": swapped(R_V)}, "a value lost": {"R_V": without(R_V)}, "U": {"U": U * 2}}
-    if entry.shared is None:
-        faults |= {"heads of queries": {"R_Q": swapped(R_Q)}, "a key lost": {"R_K": without(R_K)}}
-        faults["queries for keys"] = {"R_K": R_Q}
-    for fault, change in faults.items():
-        assert not serves(entry, target, made(entry, shape, m, **change)), fault
-    plain = dataclasses.replace(made(entry, shape, m), shape=shape.without_residual())
-    x, kernel = exact(np.eye(shape.d_in, dtype=np.int64)), RationalAttention()
-    assert (plain.forward(x, embedded(entry, shape, m, target), kernel) != target.forward(x, kernel)).any()
-
-
-@pytest.mark.parametrize(
-    ("shape", "name"),
-    [
-        (Shape(2, 2, 2, 2), "residual-trie-key"),
-        (Shape(2, 2, 1, 2, residual=True), "residual-trie-key"),
-        (Shape(2, 2, 2, 2, residual=True), "residual-counting-key"),
-        (Shape(2, 2, 2, 2, 3, residual=True), "residual-output-tree"),
-        (Shape(2, 2, 2, 2, 3, residual=True), "residual-output-trie"),
-    ],
-)
-def test_hosts_are_refused_elsewhere(shape, name):
-    with pytest.raises(NotDefined):
-        resolve_m(construction(name), shape, None)
-
-
-def test_tries_refuse_untied_targets():
-    shape = streaming(2, 2, 2, 2)
-    with pytest.raises(OutsideClass, match="serves tied targets"):
-        embedded(construction("residual-trie-key"), shape, 20, integer_target(shape, 1))
-
-
-@pytest.mark.parametrize("name", ["residual-trie-key", "residual-counting", "residual-counting-key"])
-def test_tries_are_built_and_emulated_at_the_command_line(name, tmp_path, capsys):
-    words = [name, "-H", "2", "-L", "2", "-d", "1", "--d-in", "1", "--residual"]
-    assert run(["build", *words, "-o", str(tmp_path / "host.safetensors")]) == 0
-    assert run(["emulate", *words, "--context", "1,5"]) == 0
-    assert "outputs agree" in capsys.readouterr().out
-    assert run(["certify", *words, "-o", str(tmp_path / "c.json")]) == 4
-    assert "no kind of certificate names" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize("name", ["residual-output-tree", "residual-output-trie", "residual-output-counting"])
-def test_hosts_without_queries_are_refused_where_some_are_needed(name, tmp_path, capsys):
-    words = [name, "-H", "2", "-L", "2", "-d", "1", "--d-in", "1", "--residual"]
-    for command in (["build", *words, "-o", str(tmp_path / "host.safetensors")], ["emulate", *words]):
-        assert run(command) == 2
-        assert "attention matrices come from outside" in capsys.readouterr().err
 
 
 # --- spans and lemmas --------------------------------------------------------------------------------------------------

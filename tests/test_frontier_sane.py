@@ -93,7 +93,6 @@ SAID = [
     ),
     ((2, 1, 1, 2), False, ["m < 7 serves almost all", "m = 7 does", "m < 8 serves all untied", "m = 8 does"]),
     ((2, 1, 1, 1), False, ["m < 4 serves almost all", "m = 4 does", "The same holds for all targets."]),
-    ((2, 3, 2, 1), False, ["m < 15 serves", "m = 18 does (symmetric-keys-deep", "between the two it is open"]),
     ((2, 2, 1, 1), True, ["m < 17 serves", "m = 17 does", "The same holds for all targets."]),
     ((2, 2, 1, 2), False, ["m = 17 does", "The paper's has 20. Its looped one has 14, too few."]),
     ((96, 1, 128, 12288), False, ["m = 1204096 does", "this is the least m"]),

@@ -392,7 +392,6 @@ def tied_bound(shape, m):
     ("call", "error", "message"),
     [
         (lambda: identity_certificate("sparse", Shape(2, 2, 1, 1)), MalformedInput, "no identity certificates"),
-        (lambda: identity_certificate("two-sided", Shape(2, 3, 1, 1)), NotDefined, "even number of layers"),
         (lambda: identity_certificate("counting", Shape(2, 3, 1, 2)), NotDefined, "d_in = d_out = 1"),
         (lambda: identity_certificate("commuting-trie", Shape(2, 3, 1, 2)), NotDefined, "d_in = d_out = 1"),
         (lambda: identity_certificate("shared-key", Shape(2, 2, 1, 2)), NotDefined, "head_dim >= d_in"),

@@ -65,9 +65,6 @@ HOSTS = {
     "groups": (checker.SharedQueryGroups, shape(2, 2, 1, 2)),
     "groups shorter than the input": (checker.SharedQueryGroups, shape(2, 2, 1, 3)),
     "stream, keys shared": (checker.ResidualKey, shape(2, 2, 1, 1, residual=True)),
-    "stream, queries shared": (checker.ResidualQuery, shape(2, 2, 1, 2, residual=True)),
-    "symmetric keys": (checker.SymmetricKeysShallow, shape(2, 2, 2, 1)),
-    "symmetric keys, three layers": (checker.SymmetricKeysDeep, shape(2, 3, 2, 1)),
 }
 
 

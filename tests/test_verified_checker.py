@@ -66,7 +66,7 @@ def test_it_prints_what_it_proved(utfcheck, tmp_path):
 
 
 def test_what_it_does_not_cover_is_not_valid(utfcheck, tmp_path):
-    certify("symmetric-keys", Shape(2, 2, 2, 1)).write(tmp_path / "a.json")
+    certify("residual-key", Shape(2, 2, 2, 1, residual=True)).write(tmp_path / "a.json")
     done = subprocess.run([utfcheck, tmp_path], capture_output=True, text=True, check=False)
     assert (done.returncode, "kind not covered" in done.stdout) == (4, True)
     assert check(utfcheck, "--require", "proved", tmp_path)[0] == 4
@@ -147,7 +147,7 @@ def test_check_says_how_it_knows(utfcheck, tmp_path):
     """Proved, checked and cited; one that is proved is not cited as well."""
     shape = Shape(2, 2, 1, 1)
     certify("tied", shape).write(tmp_path / "a.json")
-    certify("symmetric-keys", Shape(2, 2, 2, 1)).write(tmp_path / "b.json")
+    certify("residual-key", Shape(2, 2, 2, 1, residual=True)).write(tmp_path / "b.json")
     dimension_certificate(shape, 3, notion="attention-matching", targets="generic untied").write(tmp_path / "c.json")
     dimension_certificate(shape, 3).write(tmp_path / "d.json")
     code, said = check(utfcheck, tmp_path)

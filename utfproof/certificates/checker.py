@@ -52,8 +52,7 @@ MAX_WORD_BITS = 60  # H^L is computed only where L log2(H) is at most this; word
 INLINE = 4096  # longest inline array
 STANDARD = "standard"  # in place of an array that a construction's definition gives
 INVERTIBLE = "untied with invertible M^(l,0)"
-INVERTIBLE_MIDDLE = "untied with invertible M^(k+1,h)"
-TARGETS = ("all untied", "all tied", INVERTIBLE, INVERTIBLE_MIDDLE)
+TARGETS = ("all untied", "all tied", INVERTIBLE)
 GENERIC = ("generic untied", "generic tied")
 TIED = (TARGETS[1], GENERIC[1])
 U32 = "I" if array("I").itemsize == 4 else "L"
@@ -487,13 +486,12 @@ def turned(matrix: Iterable[Iterable[int]]) -> Matrix:
 Block: TypeAlias = tuple[Any, ...]
 Run: TypeAlias = tuple[Block, int, int]  # (block, offset, width): columns 0..width-1 are the units of offset.. in block
 Step: TypeAlias = "tuple[Block, int, int] | None"
-Edges: TypeAlias = tuple[tuple[int, int], ...]
 
 
 class IndexHost:
     spread = False  # whether a column of R_Q, R_K or U can have more than one 1
 
-    def __init__(self, shape: Shape, edges: Edges = ()) -> None:
+    def __init__(self, shape: Shape) -> None:
         self.s = shape
         self.H, self.L, self.d, self.out = shape.heads, shape.layers, shape.head_dim, shape.d_out
         self.power = [shape.letters**t for t in range(self.L + 1)]
@@ -587,7 +585,7 @@ class Tries(IndexHost):
     register = False
     tries: ClassVar[Any]  # of a shape: (least length, width of a block, that of the longest)
 
-    def __init__(self, shape: Shape, edges: Edges = ()) -> None:
+    def __init__(self, shape: Shape) -> None:
         super().__init__(shape)
         self.power = [self.H**t for t in range(self.L + 1)]
         self.widths, self.starts = self.tries(shape), list[int]()
@@ -738,67 +736,31 @@ class Register(Tied):
     tries = staticmethod(lambda s: [(1, 0, 0)])
 
 
-class Middle(IndexHost):
-    """Block (n, i) is the i-th part of the block of the n-th word of length k = L // 2; for each head an edge (i, j),
-    by which the middle layer sends part j of U's side to part i of E's side. There is no U."""
+class TwoSided(IndexHost):
+    """Block (n,) belongs to the n-th word of length L/2, rounded up in E, down in U. There is no U."""
 
-    def __init__(self, shape: Shape, edges: Edges = ()) -> None:
+    def __init__(self, shape: Shape) -> None:
         super().__init__(shape)
-        self.half, self.parts = self.L // 2, parts(edges)
-        self.routes: list[dict[int, int]] = [{j: i} for i, j in edges]
+        self.first_half = (self.L + 1) // 2
+
+    @classmethod
+    def least(cls, s: Shape) -> int | None:
+        return int(s.d_out * s.heads ** ((s.layers + 1) // 2))
 
     def move(self, layer: int, head: int, block: Block) -> Step:
-        n, i = block
-        if self.L % 2 and layer == self.half + 1:
-            found = self.routes[head].get(i) if n == 0 else None
-            return None if found is None else ((0, found), 0, self.out)
-        if layer <= self.half:  # rows (head, s), columns (s, 0)
-            return ((head * self.power[self.half - 1] + n // self.H, i), 0, self.out) if n % self.H == 0 else None
-        return ((n // self.H, i), 0, self.out) if n % self.H == head else None  # rows (0, s), columns (s, head)
+        (n,) = block
+        if layer <= self.first_half:  # rows (head, s), columns (s, 0)
+            return ((head * self.power[self.first_half - 1] + n // self.H,), 0, self.out) if n % self.H == 0 else None
+        if n >= self.power[self.L - self.first_half]:
+            return None
+        return ((n // self.H,), 0, self.out) if n % self.H == head else None  # rows (0, s), columns (s, head)
 
     def first(self, block: Block) -> int:
-        return int((block[0] * self.parts + block[1]) * self.out)
-
-    def extent(self) -> int:
-        return int(self.out * self.parts * self.power[self.half])
+        return int(block[0] * self.out)
 
     def place(self, coordinate: int) -> tuple[Block, int] | None:
-        if coordinate >= self.extent():
-            return None
-        return divmod(coordinate // self.out, self.parts), coordinate % self.out
-
-
-class TwoSided(Middle):
-    """Blocks of one part, and no middle layer."""
-
-    @classmethod
-    def least(cls, s: Shape) -> int | None:
-        return int(s.d_out * s.heads ** (s.layers // 2)) if s.layers % 2 == 0 else None
-
-
-class Polynomial(Middle):
-    """The middle layer multiplies polynomials: head h sends part j of U's side to part h - j of E's side."""
-
-    def __init__(self, shape: Shape, edges: Edges = ()) -> None:
-        left, right = degrees(shape)
-        super().__init__(shape, ((left, right),))
-        self.routes = [{j: h - j for j in range(right + 1) if 0 <= h - j <= left} for h in range(self.H)]
-
-    @classmethod
-    def least(cls, s: Shape) -> int | None:
-        if s.d_in != 1 or s.layers % 2 == 0 or s.heads % 4 == 3:
-            return None
-        return int((degrees(s)[0] + 1) * s.heads ** (s.layers // 2))
-
-
-def degrees(s: Shape) -> tuple[int, int]:
-    """Degrees of the two factors."""
-    return s.heads // 2, (s.heads - 1) // 2
-
-
-def parts(edges: Edges) -> int:
-    """q: how many parts a block of `middle` has."""
-    return 1 + max((max(edge) for edge in edges), default=0)
+        n, offset = divmod(coordinate, self.out)
+        return ((n,), offset) if n < self.power[self.first_half] else None
 
 
 def tuple_number(counts: Block, total: int) -> int:
@@ -810,8 +772,8 @@ def tuple_number(counts: Block, total: int) -> int:
     return number
 
 
-def raised(counts: Block, place: int, by: int = 1) -> Block:
-    return (*counts[:place], counts[place] + by, *counts[place + 1 :])
+def raised(counts: Block, place: int) -> Block:
+    return (*counts[:place], counts[place] + 1, *counts[place + 1 :])
 
 
 class Counting(IndexHost):
@@ -831,39 +793,6 @@ class Counting(IndexHost):
 
     def first(self, block: Block) -> int:
         return tuple_number(block, self.L)
-
-
-class TwoSidedCounting(Counting):
-    """Block (c_1, ..., c_{H-1}), sum at most k = L/2 rounded up. There is no U."""
-
-    tuples: list[Block] = []  # noqa: RUF012
-
-    @classmethod
-    def least(cls, s: Shape) -> int | None:
-        if s.d_in != 1 or s.layers == 1:
-            return None
-        return math.comb((s.layers + 1) // 2 + s.heads - 1, s.heads - 1)
-
-    def move(self, layer: int, head: int, block: Block) -> Step:
-        half, origin = (self.L + 1) // 2, (0,) * (self.H - 1)
-        if layer <= half:
-            if head == 0:
-                return block, 0, 1
-            return (raised(block, head - 1), 0, 1) if sum(block) < half else None
-        if head > 0 and block[head - 1] == 0:
-            return None
-        below = raised(block, head - 1, -1) if head else block  # rows c, columns c raised
-        return (below, 0, 1) if layer > half + 1 or below == origin else None
-
-    def first(self, block: Block) -> int:
-        return tuple_number(block, (self.L + 1) // 2)
-
-    def place(self, coordinate: int) -> tuple[Block, int] | None:
-        if not self.tuples:
-            self.tuples = [()]
-            for _ in range(self.H - 1):
-                self.tuples = [(*c, more) for c in self.tuples for more in range((self.L + 1) // 2 - sum(c) + 1)]
-        return (self.tuples[coordinate], 0) if coordinate < len(self.tuples) else None
 
 
 class CommutingTrie(Counting):
@@ -902,7 +831,7 @@ class CommutingTrie(Counting):
 class Drawn(IndexHost):
     """Blocks by name, in the order in which they are added."""
 
-    def __init__(self, shape: Shape, edges: Edges = ()) -> None:
+    def __init__(self, shape: Shape) -> None:
         self.s, self.d, self.end = shape, shape.head_dim, 0
         self.blocks: dict[Block, tuple[int, int]] = {}
 
@@ -941,7 +870,7 @@ class SharedQueryGroups(Drawn):
     """Blocks ("K", w), ("Q", w), ("R", w) of the key trie, the query trie and the register; words are tuples of
     heads."""
 
-    def __init__(self, s: Shape, edges: Edges = ()) -> None:
+    def __init__(self, s: Shape) -> None:
         super().__init__(s)
         size = -(-s.d_in // s.head_dim)
         first, later = full_groups(s.heads, size), full_groups(s.heads, min(size, s.heads))
@@ -1004,243 +933,42 @@ class SharedQueryGroups(Drawn):
         return found | {("R", w): product for w, product in zip(words, point.prefixes[-1], strict=True)}
 
 
-class ResidualReaders(Drawn):
-    """Blocks (reader, w) for the words w of length l - 1 over 0 ... H, then the outputs ("O", w)."""
+class ResidualKey(Drawn):
+    """Blocks ("Q", h, w) for the words w of length l - 1 over 0 ... H, then the outputs ("O", w)."""
 
-    held: list[Any]
-
-    def lay(self, readers: list[Any], width: int) -> None:
-        self.held, s = readers, self.s
+    def __init__(self, s: Shape) -> None:
+        super().__init__(s)
         for length in range(s.layers):
             for w in all_words(s.letters, length):
-                for reader in readers:
-                    self.add((reader, w), width)
+                for head in range(s.heads):
+                    self.add(("Q", head, w), s.d_in)
         for w in all_words(s.letters, s.layers):
             self.add(("O", w), s.d_in)
-
-    def outputs(self) -> list[Run]:
-        return self.runs([("O", (0,) * self.s.layers)], self.s.d_in)
-
-    def source(self, layer: int, head: int, name: Any) -> Any:
-        kind, w = name
-        return (kind, (*w[: layer - 1], head + 1, *w[layer:])) if len(w) >= layer and w[layer - 1] == 0 else None
-
-    def columns(self, point: FactorPoint, layer: int) -> list[Matrix]:
-        """What the readers of a layer demand, times no word."""
-        raise NotImplementedError
-
-    def embed(self, point: FactorPoint) -> dict[Block, Matrix]:
-        s = self.s
-        found: dict[Block, Matrix] = {}
-        for layer in range(s.layers):
-            columns = self.columns(point, layer)
-            for w, product in zip(all_words(s.letters, layer), point.prefixes[layer], strict=True):
-                found |= {(r, w): point.product(product, x) for r, x in zip(self.held, columns, strict=True)}
-        words = all_words(s.letters, s.layers)
-        return found | {("O", w): product for w, product in zip(words, point.prefixes[-1], strict=True)}
-
-
-class ResidualKey(ResidualReaders):
-    def __init__(self, s: Shape, edges: Edges = ()) -> None:
-        super().__init__(s)
-        self.lay([("Q", h) for h in range(s.heads)], s.d_in)
 
     @classmethod
     def least(cls, s: Shape) -> int | None:
         return s.d_in * (2 * s.leaves - 1) if s.head_dim >= s.d_in else None
 
     def reads(self, part: int, layer: int, head: int) -> list[Run]:
-        name = ("O", (0,) * self.s.layers) if part else (("Q", head), (0,) * (layer - 1))
-        return self.runs([name], self.d)
+        return self.outputs() if part else self.runs([("Q", head, (0,) * (layer - 1))], self.d)
 
-    def columns(self, point: FactorPoint, layer: int) -> list[Matrix]:
-        return [point.product(w_q, turned(w_k)) for w_q, w_k, *_ in point.heads[layer]]
+    def outputs(self) -> list[Run]:
+        return self.runs([("O", (0,) * self.s.layers)], self.s.d_in)
 
-
-class ResidualQuery(ResidualReaders):
-    def __init__(self, s: Shape, edges: Edges = ()) -> None:
-        super().__init__(s)
-        self.groups = full_groups(s.heads, -(-s.d_in // s.head_dim))
-        self.last = {group[-1]: group for group in self.groups}
-        keys = [("K", h) for h in range(s.heads)]
-        self.lay(keys + [("Q", h) for h in range(s.heads) if h not in self.last], s.head_dim)
-
-    @classmethod
-    def least(cls, s: Shape) -> int | None:
-        if s.head_dim > s.d_in:
-            return None
-        saved = s.heads // -(-s.d_in // s.head_dim)
-        return s.d_in * s.leaves + s.head_dim * (2 * s.heads - saved) * ((s.leaves - 1) // s.heads)
-
-    def reads(self, part: int, layer: int, head: int) -> list[Run]:
-        w = (0,) * (layer - 1)
-        names = [("O", (0,) * self.s.layers), *((("Q", x), w) for x in self.last.get(head, [])[:-1])]
-        own = [(("K" if part else "Q", head), w)]
-        return self.runs(names if head in self.last and not part else own, self.d)
-
-    def columns(self, point: FactorPoint, layer: int) -> list[Matrix]:
-        gauges: dict[int, Matrix] = {}
-        for group in self.groups:
-            found = point.gauges(layer, group, [row[: self.d] for row in unit_matrix(self.s.d_in)])
-            gauges |= dict(zip(group, found, strict=True))
-        queries, keys = point.gauged(layer, gauges)
-        return [(keys if part == "K" else queries)[h] for part, h in self.held]
-
-
-class SymmetricKeys(Drawn):
-    """d_in = 1. Numbers a, u, g and s of E, one by one; what stands where after the first letter is `after`. A block is
-    one coordinate, (its number,)."""
-
-    def __init__(self, s: Shape, edges: Edges = ()) -> None:
-        super().__init__(s)
-        H, L = s.heads, s.layers
-        self.e = e = min(s.head_dim, H)
-        before = [(layer, w) for layer in range(2, L + 1) for w in all_words(H, layer - 2)]
-        longest = all_words(H, L - 2)
-        states: list[Any] = [
-            ("Q", layer, h, w, c) for layer in range(2, L + 1) for h in range(H) for w in all_words(H, layer - 2)
-            for c in range(e)
-        ]  # fmt: skip
-        states += [("K", v, c) for v in longest for c in range(e)]
-        states += [("O", v, k) for v in longest for k in range(1, H)]
-        self.after = {name: i for i, name in enumerate(states)}
-        self.after |= {("O", v, 0): self.after["K", v, 0] for v in longest}
-        numbers: list[Any] = [("a", h) for h in range(H)] + [("u", w) for w in all_words(H, L)]
-        for layer in range(2, L + 1):
-            for h in range(H):
-                for at, w in before:
-                    if at == layer:
-                        numbers += [("g", layer, h, w, i) for i in (-1, *range(e, H))]
-        numbers += [("s", v, c, j) for v in longest for c in range(1, e) for j in range(c, H)]
-        places: dict[Any, int] = {}
-        if L == 2:
-            places = {("a", h): self.after["Q", 2, h, (), 0] for h in range(H)}
-            places["u", (0, 0)] = self.after["K", (), 0]
-        free = iter(sorted(set(range(len(numbers))) - set(places.values())))
-        self.blocks = {name: (places[name] if name in places else next(free), 1) for name in numbers}
-        self.moves: dict[tuple[int, int], dict[int, int]] = {}
-
-    def at(self, *name: Any) -> int:
-        return self.blocks[name][0]
-
-    def first(self, block: Block) -> int:
-        return int(block[0])
-
-    def move(self, layer: int, head: int, block: Block) -> Step:
-        if (layer, head) not in self.moves:
-            self.moves[layer, head] = self.map(layer, head)
-        found = self.moves[layer, head].get(block[0])
-        return None if found is None else ((found,), 0, 1)
-
-    def map(self, layer: int, head: int) -> dict[int, int]:
-        """R_V: which coordinate each column takes, if any."""
-        H, L, e = self.s.heads, self.s.layers, self.e
-        if layer > 1:
-            return self.later(layer, head)
-        found = {}
-        for name, place in self.after.items():
-            if name[0] == "Q" and name[4] == min(head, e - 1):
-                found[place] = self.at("g", name[1], name[2], name[3], -1 if head < e else head)
-            elif name[0] == "K":
-                low, high = min(head, name[2]), max(head, name[2])
-                found[place] = self.at("s", name[1], low, high) if low else self.at("u", (high, *name[1], 0))
-            elif name[0] == "O":
-                found[place] = self.at("u", (head, *name[1], name[2]))
-        if L == 2:
-            found[e * H + e + H - 1] = self.after["O", (), head]
-        return found
-
-    def later(self, layer: int, head: int) -> dict[int, int]:
-        raise NotImplementedError
-
-    def places(self, part: int, layer: int, head: int) -> list[int]:
-        """The coordinates of a reader's columns that are not zero."""
-        raise NotImplementedError
-
-    def readers(self, part: int, layer: int, head: int) -> list[list[Run]]:
-        return [[((i,), 0, 1)] for i in self.places(part, layer, head)]
+    def source(self, layer: int, head: int, name: Any) -> Any:
+        *kind, w = name
+        return (*kind, (*w[: layer - 1], head + 1, *w[layer:])) if len(w) >= layer and w[layer - 1] == 0 else None
 
     def embed(self, point: FactorPoint) -> dict[Block, Matrix]:
-        s, p, e = self.s, point.q, self.e
-        M = [[value[0][0] for value in row] for row in point.values]
-        A = [[sum(map(mul, head[0][0], head[1][0])) % p for head in row] for row in point.heads]
-        if not all((*M[0][:e], *(row[0] for row in M))):
-            raise Unlucky
-
-        def along(word: tuple[int, ...], first: int) -> int:
-            return reduce(lambda x, at: x * M[at[0]][at[1]] % p, enumerate(word, first), 1)
-
-        alpha = M[-1][0] * pow(M[0][0], -1, p) % p
-        found: dict[Block, int] = {}
-        for name in self.blocks:
-            if name[0] == "u":
-                found[name] = along(name[1], 0)
-            elif name[0] == "s":
-                found[name] = alpha * M[0][name[2]] * M[0][name[3]] * along(name[1], 1) % p
-            elif name[0] == "g":
-                _, layer, h, w, i = name
-                scale = alpha * along((0,) * (s.layers - layer), layer - 1) % p
-                ratio = 1 if i < 0 else M[0][i] * pow(M[0][e - 1], -1, p)
-                found[name] = A[layer - 1][h] * along(w, 1) * ratio * pow(scale, -1, p) % p
-        held = {self.blocks[name][0]: value for name, value in found.items()}
-        first = pow(found["u", (0,) * s.layers], -1, p)
-        for h in range(s.heads):
-            both = zip(self.places(0, 1, h)[1:], self.places(1, 1, h)[1:], strict=True) if s.layers == 2 else ()
-            found["a", h] = (A[0][h] - sum(held[i] * held[j] for i, j in both)) * first % p
-        return {name: [[value]] for name, value in found.items()}
-
-
-class SymmetricKeysShallow(SymmetricKeys):
-    """L = 2, tied."""
-
-    @classmethod
-    def least(cls, s: Shape) -> int | None:
-        H, e = s.heads, min(s.head_dim, s.heads)
-        return 2 * H**2 + H - e * (e - 1) // 2 if s.d_in == 1 and s.layers == 2 and e > 1 else None
-
-    def later(self, layer: int, head: int) -> dict[int, int]:
-        return self.map(1, head)
-
-    def places(self, part: int, layer: int, head: int) -> list[int]:
-        return [self.after[("K", (), c) if part else ("Q", 2, head, (), c)] for c in range(self.e)]
-
-    def outputs(self) -> list[Run]:
-        return [((self.e * self.s.heads + self.e + self.s.heads - 1,), 0, 1)]
-
-
-class SymmetricKeysDeep(SymmetricKeys):
-    """L >= 3, untied."""
-
-    @classmethod
-    def least(cls, s: Shape) -> int | None:
-        H, L, e = s.heads, s.layers, min(s.head_dim, s.heads)
-        if s.d_in > 1 or L < 3 or e < 2:
-            return None
-        shorter = s.words(L - 1)
-        held = H**L + H + shorter * (H - e + 1) + H ** (L - 2) * (H * (e - 1) - e * (e - 1) // 2)
-        return max(held, shorter * e + H ** (L - 2) * (e + H - 1))
-
-    def later(self, layer: int, head: int) -> dict[int, int]:
-        if layer == self.s.layers:
-            return {0: self.after["O", (0,) * (layer - 2), head]}
-        found = {}
-        for name, place in self.after.items():
-            at = 3 if name[0] == "Q" else 1
-            w = name[at]
-            if len(w) >= layer - 1 and w[layer - 2] == 0:
-                longer = (*w[: layer - 2], head, *w[layer - 1 :])
-                found[place] = self.after[(*name[:at], longer, *name[at + 1 :])]
-        return found
-
-    def places(self, part: int, layer: int, head: int) -> list[int]:
-        if layer == 1:
-            return [self.at("u", (0,) * self.s.layers) if part else self.at("a", head)]
-        w = (0,) * (self.s.layers - 2)
-        names = [("K", w, c) if part else ("Q", layer, head, w[: layer - 2], c) for c in range(self.e)]
-        return [self.after[name] for name in names]
-
-    def outputs(self) -> list[Run]:
-        return [((0,), 0, 1)]
+        s = self.s
+        found: dict[Block, Matrix] = {}
+        for layer in range(s.layers):
+            for head, (w_q, w_k, *_) in enumerate(point.heads[layer]):
+                form = point.product(w_q, turned(w_k))
+                for w, product in zip(all_words(s.letters, layer), point.prefixes[layer], strict=True):
+                    found["Q", head, w] = point.product(product, form)
+        words = all_words(s.letters, s.layers)
+        return found | {("O", w): product for w, product in zip(words, point.prefixes[-1], strict=True)}
 
 
 def all_words(letters: int, length: int) -> list[tuple[int, ...]]:
@@ -2188,7 +1916,7 @@ def inverse_modulo(matrix: Matrix, q: int) -> Matrix:
 
 Letter = tuple[str, int, int, bool, bool]  # (M, A, Q or K; layer, 0 for tied targets; head; transposed; inverse)
 Word = tuple[Letter, ...]
-LETTER = re.compile(r"([MAQKPU])([1-9][0-9]*)?\.(0|[1-9][0-9]*)(T|I|IT)?", re.ASCII)
+LETTER = re.compile(r"([MAQK])([1-9][0-9]*)?\.(0|[1-9][0-9]*)(T|I|IT)?", re.ASCII)
 Runs = dict[Run, int]  # the sum of what the runs stand for, with coefficients
 Vector = list[int]
 
@@ -2208,12 +1936,7 @@ class WordPoint:
         key, s = (name, layer, head), self.claim.shape
         if (known := self.drawn.get(key)) is not None:
             return known
-        if self.claim.construction == "polynomial" and name == "M" and layer == s.layers // 2 + 1:
-            left, right = degrees(s)  # the coefficient of a product of two polynomials
-            pairs = [(i, head - i) for i in range(left + 1) if 0 <= head - i <= right]
-            found = [[sum(self.matrix("P", 0, i)[0][0] * self.matrix("U", 0, j)[0][0] for i, j in pairs) % self.q]]
-        else:
-            found = self.random(s.d_in, s.head_dim if name in "QK" else s.d_in)
+        found = self.random(s.d_in, s.head_dim if name in "QK" else s.d_in)
         return self.drawn.setdefault(key, found)
 
     def times(self, x: Vector, letter: Letter) -> Vector:
@@ -2342,25 +2065,17 @@ def require_words(claim: Claim, host: IndexHost, e: Blocks | None, u: Blocks | N
 
 def read_letter(text: object, claim: Claim) -> Letter:
     found = LETTER.fullmatch(text) if isinstance(text, str) else None
-    factor = found is not None and found[1] in "PU"  # a coefficient of one of the two polynomials
-    if found is None or (found[2] is None) != (claim.targets == "all tied" or factor):
+    if found is None or (found[2] is None) != (claim.targets == "all tied"):
         raise Malformed(f"{quote(text)} is not a letter")
     if len(found[0]) > MAX_DIGITS:
         raise OverLimit(f"a letter has {len(found[0])} characters, allowed are {MAX_DIGITS}")
     name, layer, head, suffix = found[1], decimal(found[2] or "0"), decimal(found[3]), found[4] or ""
-    if factor:
-        most = degrees(claim.shape)[name == "U"]
-        if suffix or claim.construction != "polynomial" or head > most:
-            raise Malformed(f"the letter {quote(text)} is not for {claim.construction}")
-        return name, 0, head, False, False
     if layer > claim.shape.layers or head >= claim.shape.heads:
         raise Malformed(f"the letter {quote(text)} names no layer and head of the target")
     if name in "QK" and (suffix or claim.construction != "commuting-trie"):
         raise Malformed(f"the letter {quote(text)} is not for {claim.construction}")
-    if "I" in suffix:
-        middle = claim.construction == "middle" and layer == claim.shape.layers // 2 + 1
-        if name != "M" or not (middle or (claim.construction == "shared-query" and head == 0)):
-            raise Malformed(f"the letter {quote(text)} is an inverse that is not allowed")
+    if "I" in suffix and (name != "M" or claim.construction != "shared-query" or head > 0):
+        raise Malformed(f"the letter {quote(text)} is an inverse that is not allowed")
     return name, layer, head, "T" in suffix, "I" in suffix
 
 
@@ -2377,10 +2092,8 @@ class Blocks:
                 letter = letters.get(text) if isinstance(text, str) else None
                 if letter is None:
                     letters[text] = letter = read_letter(text, claim)
-                if word and word[-1][0] in "QKP":
+                if word and word[-1][0] in "QK":
                     raise Malformed(f"{what} has a word that goes on after {word[-1][0]}")
-                if (letter[0] in "PU" and letter[0] != "PU"[what == "U"]) or (letter[0] == "U" and word):
-                    raise Malformed(f"{what} has a word with the letter {text}")
                 self.inverses |= letter[4]
                 word.append(letter)
             if start < end:
@@ -2887,7 +2600,6 @@ class Claim:
     free: str = ""
     folder: str = ""
     options: Options = field(default_factory=Options)
-    edges: Edges = ()  # of the construction `middle`
     values: Grid = field(default_factory=list)  # R_V, where it stands in the claim
     stated: dict[str, Any] = field(default_factory=dict)  # fields of the claim, as they are read
     read: dict[str, Any] = field(default_factory=dict)  # of the evidence, for the rules that read what follows
@@ -3393,14 +3105,8 @@ IDENTITIES: dict[str, tuple[type[IndexHost], str, tuple[str, ...], str]] = {
     "register": (Register, "shared attention", ("all untied",), "E"),
     "two-sided": (TwoSided, "shared attention", ("all untied",), "E and U"),
     "counting": (Counting, "shared attention", ("all tied",), "E"),
-    "middle": (Middle, "shared attention", ("all untied", INVERTIBLE_MIDDLE), "E and U"),
-    "polynomial": (Polynomial, "shared attention", ("all untied",), "E and U"),
-    "two-sided-counting": (TwoSidedCounting, "shared attention", ("all tied",), "E and U"),
     "shared-query-groups": (SharedQueryGroups, "attention-matching", GENERIC, ""),
     "residual-key": (ResidualKey, "attention-matching", TARGETS[:2], ""),
-    "residual-query": (ResidualQuery, "attention-matching", GENERIC, ""),
-    "symmetric-keys": (SymmetricKeysShallow, "attention-matching", GENERIC, ""),
-    "symmetric-keys-deep": (SymmetricKeysDeep, "attention-matching", GENERIC, ""),
 }
 FUNCTIONAL = (SharedQuery, "functional", ("all untied",), "")  # of shared-query at H = d_in = 1
 
@@ -3433,23 +3139,15 @@ class Identities(Kind):
     def read_host(cls, claim: Claim, host: dict[str, Any]) -> None:
         shape = claim.shape
         name = claim.construction = choice(host.get("construction"), "construction", *IDENTITIES)
-        edges = record(host, "host", "construction", *["edges"] * (name == "middle"))[1:]
+        record(host, "host", "construction")
         functional = name == "shared-query" and claim.notion == "functional" and shape.heads == shape.d_in == 1
         kind, notion, targets, free = FUNCTIONAL if functional else IDENTITIES[name]
         if (claim.notion, claim.free) != (notion, free) or claim.targets not in targets:
             raise Malformed(f"no identity says that {name} is universal {claim.how}")
         require_squares(claim)
-        if shape.residual != issubclass(kind, ResidualReaders):
+        if shape.residual != issubclass(kind, ResidualKey):
             raise Malformed(f"{name} is not defined {'with' if shape.residual else 'without'} a residual stream")
-        if edges:
-            rule = many(tuple_of(*[number(0, shape.heads + 1)] * 2), shape.heads)
-            claim.edges = tuple((i, j) for i, j in rule(edges[0], "edges", claim))
-            if claim.targets == INVERTIBLE_MIDDLE and shape.head_dim < shape.d_in:
-                raise Malformed(f"no matrices M are invertible at {shape}")
-            wide = int(shape.d_in * parts(claim.edges) * shape.heads ** (shape.layers // 2))
-            require_least(claim, wide if shape.layers % 2 else None)
-        else:
-            require_least(claim, kind.least(shape))
+        require_least(claim, kind.least(shape))
 
     def __post_init__(self) -> None:
         if (self.U is not None) != (self.claim.free == "E and U"):
@@ -3461,18 +3159,14 @@ class Identities(Kind):
         drawn = issubclass(kind, Drawn)
         inverses = claim.construction == "shared-query" if E is None else E.inverses or bool(U and U.inverses)
         # functional, H = d_in = 1: where an M^{l,0} has no inverse the target is zero, and E = 0 serves it
-        if (
-            not drawn
-            and claim.notion != "functional"
-            and inverses != (claim.targets in (INVERTIBLE, INVERTIBLE_MIDDLE))
-        ):
+        if not drawn and claim.notion != "functional" and inverses != (claim.targets == INVERTIBLE):
             raise Stop(
                 f'{"inverses occur" if inverses else "no inverse occurs"}, and the targets are "{claim.targets}"'
             )
         if E is None and not drawn:
             require_standard(claim, kind(claim.shape))
         else:
-            require_words(claim, kind(claim.shape, claim.edges), E, U)
+            require_words(claim, kind(claim.shape), E, U)
 
 
 EVERY = ("host", "tied host")

@@ -32,7 +32,7 @@ class IdentityKind:
 
     @property
     def targets(self) -> str:
-        """Which targets, as the certificate says it; the middle layer's are named where inverses occur."""
+        """Which targets, as the certificate says it."""
         return self.identity.targets or self.entry.targets
 
     @property
@@ -115,12 +115,11 @@ def identity_certificate(
     standard: name the standard embedding of register, shared-key or shared-query in place of its blocks; by default where
     these take more than 100 000 numbers. The certificate has the same size at every shape then, and the checker follows
     the words (ResourceLimit where they are too many for that). Embeddings of rational functions (shared-query-groups,
-    symmetric-keys, residual-key, ...) are always named; tied_targets: such a certificate about tied targets.
+    residual-key, ...) are always named; tied_targets: such a certificate about tied targets.
 
-    The claim says which targets: "all untied" (shared-key, register, two-sided, middle-stars, polynomial), "untied with
-    invertible M^(l,0)" (shared-query), "untied with invertible M^(k+1,h)" (middle-path at H >= 3), "all tied" (counting,
-    commuting-trie, two-sided-counting). shared-query-functional is shared-query at H = d_in = 1, where a target with a
-    singular M^(l,0) is zero. Raises MalformedInput for other constructions, NotDefined outside
+    The claim says which targets: "all untied" (shared-key, register, two-sided), "untied with invertible M^(l,0)"
+    (shared-query), "all tied" (counting, commuting-trie). shared-query-functional is shared-query at H = d_in = 1, where a
+    target with a singular M^(l,0) is zero. Raises MalformedInput for other constructions, NotDefined outside
     the construction's shapes and below its least m, ResourceLimit before allocating.
     """
     if name not in IDENTITIES:
@@ -165,20 +164,14 @@ def _stated(name: str, kind: IdentityKind, shape: Shape, m: int, E: Blocks, U: B
     evidence: dict[str, Any] = {"E": [[integer(start), word] for start, word in E]}
     if U is not None:
         evidence["U"] = [[integer(start), word] for start, word in U]
-    host: dict[str, Any] = {"construction": kind.identity.host or name}
-    targets = kind.targets
-    if kind.identity.edges is not None:
-        host["edges"] = [list(edge) for edge in kind.identity.edges(shape)]
-        if any(letter.endswith("I") for _, word in E + (U or []) for letter in word):
-            targets = kind.entry.targets
     return certificate(
         "identity",
         shape,
         m,
-        host,
+        {"construction": kind.identity.host or name},
         evidence,
         notion=kind.notion,
-        targets=targets,
+        targets=kind.targets,
         free=kind.free,
         universal=True,
     )

@@ -19,8 +19,6 @@ from utfproof.claims.claim import KNOWN, Agreed, Check, Figure, Instance, Run
 from utfproof.claims.decisions import decided, dense, rank_of_matrix
 from utfproof.claims.named import CONDITIONS, DIMENSIONS
 from utfproof.constructions.random import integer_target
-from utfproof.constructions.residual_outputs import query_dimension
-from utfproof.constructions.symmetric_keys import symmetric_dimension
 from utfproof.frontiers.interval import interval
 from utfproof.frontiers.questions import ALMOST_ALL, Question
 from utfproof.ground.notions import BOTH_FREE, Notion
@@ -94,17 +92,6 @@ def _grouped(shape: Shape) -> int:
     return shape.d_in * shape.leaves + 2 * d * S - d * (H // g) - d * (H // min(g, H)) * (S - H) // H
 
 
-def _symmetric(shape: Shape) -> int:
-    """The m of new:wide-heads/hosts at two layers."""
-    H, e = shape.heads, min(shape.head_dim, shape.heads)
-    return 2 * H * H + H - e * (e - 1) // 2
-
-
-def _half(shape: Shape) -> int:
-    """H^floor(L/2)."""
-    return int(shape.heads ** (shape.layers // 2))
-
-
 def _monomials(heads: int, degree: int) -> int:
     """Monomials of this degree in H variables."""
     return comb(degree + heads - 1, heads - 1)
@@ -115,20 +102,14 @@ FORMULAS: dict[str, Callable[[Shape], int]] = {
     "3": lambda s: 3,
     "2dL + d_in": lambda s: 2 * s.head_dim * s.layers + s.d_in,
     "d_in H^L": lambda s: s.d_in * s.leaves,
-    "d_in H^(L/2)": lambda s: s.d_in * _half(s),
+    "d_in H^ceil(L/2)": lambda s: s.d_in * s.heads ** ((s.layers + 1) // 2),
     "root of H^L": lambda s: least_square_root(s.leaves),
     "root of H^L + 1": lambda s: least_square_root(s.leaves + 1),
     "d_in (1 + 2S)": lambda s: s.d_in * (1 + 2 * s.word_count),
     "d_in (S + H^L)": lambda s: s.d_in * (s.word_count + s.leaves),
-    "d_in H^floor(L/2) ceil((H+1)/2)": lambda s: s.d_in * _half(s) * ((s.heads + 2) // 2),
-    "d_in H^floor(L/2) (ceil(H/2) + 1)": lambda s: s.d_in * _half(s) * ((s.heads + 1) // 2 + 1),
     "C(L+H-1, H-1)": lambda s: _monomials(s.heads, s.layers),
     "root of C(L+H-1, H-1)": lambda s: least_square_root(_monomials(s.heads, s.layers)),
-    "C(ceil(L/2)+H-1, H-1)": lambda s: _monomials(s.heads, (s.layers + 1) // 2),
-    "2H^2 + H - e(e-1)/2": _symmetric,
-    "symmetric keys": symmetric_dimension,
     "queries in groups": _grouped,
-    "queries in groups, residual": query_dimension,
     "side by side": side_by_side_bound,
     "logit forms": attention_matching_bound,
     "parameter count": parameter_bound,

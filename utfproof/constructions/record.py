@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from utfproof.constructions.words import Blocks, Edges
+from utfproof.constructions.words import Blocks
 from utfproof.errors import NotDefined, ResourceLimit
 from utfproof.ground.arrays import Array
 from utfproof.ground.notions import Notion
@@ -50,14 +50,13 @@ EVERYWHERE, EQUAL, SCALAR = Domain(), Domain("d_in = d_out", equal_widths), Doma
 class Identity:
     """What certificates of kind `identity` say of a construction. words: of the blocks of E (and of U where it is free); None
     for an embedding of rational functions, which a checker computes at a drawn target. targets: as such a certificate says
-    it, where the record says it in another way. host: the host's name in the format, where that is another one. edges: of the
-    middle layer, one for each head. moves: how many moves of blocks a checker follows, where the format has a standard
+    it, where the record says it in another way. host: the host's name in the format, where that is another one.
+    moves: how many moves of blocks a checker follows, where the format has a standard
     embedding."""
 
     words: Callable[[Shape], tuple[Blocks, Blocks | None]] | None = None
     targets: str = ""
     host: str = ""
-    edges: Callable[[Shape], Edges] | None = None
     moves: Callable[[Shape], int] | None = None
 
 

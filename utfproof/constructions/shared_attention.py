@@ -3,9 +3,8 @@
 | host | serves | E, U | least m |
 |---|---|---|---|
 | register | all untied targets | E free, U fixed | d_in H^L, which no host undercuts |
-| two-sided | all untied targets, even L | both free | d_in H^(L/2); thm:lower_bound_utf's bound at d_in = 1 |
+| two-sided | all untied targets | both free | d_in H^ceil(L/2); even L: thm:lower_bound_utf's bound at d_in = 1 |
 | counting | all tied targets, d_in = 1 | E free, U fixed | C(L+H-1, H-1), which no host undercuts |
-| two-sided-counting | all tied targets, d_in = 1, L >= 2 | both free | C(k+H-1, H-1), k = ceil(L/2) |
 
 Counting refutes thm:lower_bound_utf for looped targets: at H = 2 it has m = L + 1, below 2^(L/2) from L = 6 on.
 Coordinates: docs/certificate-format.md section 9.
@@ -13,7 +12,6 @@ Coordinates: docs/certificate-format.md section 9.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from itertools import combinations
 from math import comb
 
@@ -24,11 +22,8 @@ from utfproof.constructions.record import (
     EQUAL,
     SCALAR,
     Construction,
-    Domain,
     Identity,
     SharedAttention,
-    equal_widths,
-    scalar,
 )
 from utfproof.constructions.tied import padded, register_pairs
 from utfproof.constructions.words import Blocks, embedded, output_moves, powers, require_tied_scalar, values
@@ -51,8 +46,8 @@ def register_dimension(shape: Shape) -> int:
 
 
 def two_sided_dimension(shape: Shape) -> int:
-    """d_in H^(L/2): least m of `two-sided`."""
-    return shape.d_in * shape.heads ** (shape.layers // 2)
+    """d_in H^ceil(L/2): least m of `two-sided`."""
+    return shape.d_in * shape.heads ** ((shape.layers + 1) // 2)
 
 
 def counting_dimension(shape: Shape) -> int:
@@ -100,57 +95,28 @@ def two_sided_pairs(shape: Shape, length: int, head: int, *, first_half: bool) -
     return suffixes, suffixes * shape.heads + head
 
 
-def joined(m: int, width: int, pairs: tuple[np.ndarray, np.ndarray]) -> np.ndarray:
-    """[m, m]: the identity between each pair (row, column) of blocks of this width, zero elsewhere; int64."""
-    value = np.zeros((m, m), dtype=np.int64)
-    for row, column in zip(*pairs, strict=True):
-        value[row * width : (row + 1) * width, column * width : (column + 1) * width] = np.eye(width, dtype=np.int64)
-    return value
-
-
-def around_a_layer(
-    shape: Shape, m: int, size: int, length: int, middle: Sequence[np.ndarray]
-) -> SharedAttentionUniversal:
-    """R_V [L][H] as integer arrays [m, m] (untied): blocks of this size for the words of this length, in lexicographic order,
-    routed as in `two-sided` before and behind layer ceil(L/2), whose R_V^h is middle[h], zeros around it."""
-    turn = (shape.layers - 1) // 2
-
-    def value(layer: int, head: int) -> np.ndarray:
-        if layer != turn:
-            return joined(m, size, two_sided_pairs(shape, length, head, first_half=layer < turn))
-        own = middle[head]
-        return np.pad(own, [(0, m - own.shape[0]), (0, m - own.shape[1])])
-
-    values = tuple(tuple(value(layer, head) for head in range(shape.heads)) for layer in range(shape.layers))
-    return SharedAttentionUniversal(shape, m, values)
-
-
 def two_sided_host(shape: Shape, m: int) -> SharedAttentionUniversal:
-    """`two-sided` (untied): the first L/2 letters pick a block of E, the last L/2 letters a block of U."""
-    half = shape.layers // 2
+    """`two-sided` (untied): the first ceil(L/2) letters pick a block of E, the others a block of U."""
+    half = (shape.layers + 1) // 2
     cells = padded([shape.d_in] * shape.heads**half, m)
 
     def value(layer: int, head: int) -> SelectionMatrix:
-        return SelectionMatrix(cells, cells, *two_sided_pairs(shape, half, head, first_half=layer < half))
+        first = layer < half
+        length = half if first else shape.layers - half
+        return SelectionMatrix(cells, cells, *two_sided_pairs(shape, length, head, first_half=first))
 
     values = tuple(tuple(value(layer, head) for head in range(shape.heads)) for layer in range(shape.layers))
     return SharedAttentionUniversal(shape, m, values)
-
-
-def suffix_products(target: Target, first: int) -> Array:
-    """M_v W_U [H^(L-first), D, d_out] for the words v of the layers first+1 ... L, in lexicographic order."""
-    H, L = target.shape.heads, target.shape.layers
-    products = [target.unembedding()]
-    for layer in reversed(range(first, L)):
-        products = [target.value_form(layer, head) @ product for head in range(H) for product in products]
-    return products
 
 
 def two_sided_words(shape: Shape) -> tuple[Blocks, Blocks]:
     """Block w of E: M_w over the first half of the layers; block v of U: M_v over the second half."""
-    half, b = shape.layers // 2, shape.d_in
-    words = list(enumerate(head_words(shape.heads, half)))
-    return [(i * b, values(word)) for i, word in words], [(i * b, values(word, half + 1)) for i, word in words]
+    half, b = (shape.layers + 1) // 2, shape.d_in
+    left, right = (head_words(shape.heads, length) for length in (half, shape.layers - half))
+    return (
+        [(i * b, values(word)) for i, word in enumerate(left)],
+        [(i * b, values(word, half + 1)) for i, word in enumerate(right)],
+    )
 
 
 # --- counting ----------------------------------------------------------------------------------------------
@@ -212,48 +178,6 @@ def counting_words(shape: Shape, start: int = 0) -> tuple[Blocks, None]:
     return [(start + i, powers((shape.layers - sum(c), *c))) for i, c in enumerate(tuples)], None
 
 
-# --- counting on both sides -----------------------------------------------------------------------------------
-
-
-def two_sided_counting_dimension(shape: Shape) -> int:
-    """C(k+H-1, H-1), k = ceil(L/2): least m of `two-sided-counting`."""
-    return comb((shape.layers + 1) // 2 + shape.heads - 1, shape.heads - 1)
-
-
-def two_sided_counting_host(shape: Shape, m: int) -> SharedAttentionUniversal:
-    """`two-sided-counting` (untied): the first half of the layers counts as in `counting`, the layer after it moves between
-    nothing counted and one letter counted, and those behind are the transposes of the first."""
-    half = (shape.layers + 1) // 2
-    cells = padded([1] * two_sided_counting_dimension(shape), m)
-    pairs = [counting_pairs(shape, head, half) for head in range(shape.heads)]
-
-    def value(layer: int, head: int) -> SelectionMatrix:
-        rows, columns = pairs[head] if layer < half else pairs[head][::-1]
-        kept = rows == 0 if layer == half else slice(None)
-        return SelectionMatrix(cells, cells, rows[kept], columns[kept])
-
-    return SharedAttentionUniversal(
-        shape, m, tuple(tuple(value(layer, h) for h in range(shape.heads)) for layer in range(shape.layers))
-    )
-
-
-def two_sided_counting_words(shape: Shape) -> tuple[Blocks, Blocks]:
-    """Coordinate c of E: the first half's letters, as often as c says; coordinate c of U: the second half's."""
-    half = (shape.layers + 1) // 2
-
-    def blocks(length: int) -> Blocks:
-        tuples = enumerate(count_tuples(shape.heads - 1, half))
-        return [(i, powers((length - sum(c), *c))) for i, c in tuples if sum(c) <= length]
-
-    return blocks(half), blocks(shape.layers - half)
-
-
-def embed_two_sided_counting(shape: Shape, m: int, target: Target) -> tuple[Array, Array]:
-    """(E [1, m], U [m, 1]), products of the weights. OutsideClass for targets that are not tied, or wider than 1."""
-    require_tied_scalar("two-sided-counting", shape, target)
-    return embedded(shape, m, target, two_sided_counting_words)
-
-
 # --- the records -------------------------------------------------------------------------------------------
 
 
@@ -270,17 +194,17 @@ REGISTER = Construction(
 
 TWO_SIDED = Construction(
     "two-sided",
-    "half of the word in E, half in U; even L",
+    "half of the word in E, half in U",
     False,
     Notion.SHARED_ATTENTION,
     two_sided_dimension,
-    domain=Domain("d_in = d_out and an even number of layers", lambda s: equal_widths(s) and s.layers % 2 == 0),
+    domain=EQUAL,
     identity=Identity(two_sided_words),
     shared=SharedAttention(
         "E and U",
         two_sided_host,
         lambda shape, m, target: embedded(shape, m, target, two_sided_words),
-        length=lambda shape: shape.layers // 2,
+        length=lambda shape: (shape.layers + 1) // 2,
         canonical=True,
     ),
 )
@@ -296,17 +220,4 @@ COUNTING = Construction(
     targets="all tied",
     identity=Identity(counting_words),
     shared=SharedAttention("E", counting_host, embed_counting, canonical=True),
-)
-
-TWO_SIDED_COUNTING = Construction(
-    "two-sided-counting",
-    "how often each head occurs, half of the word in E, half in U; d_in = 1, tied targets",
-    False,
-    Notion.SHARED_ATTENTION,
-    two_sided_counting_dimension,
-    domain=Domain("d_in = d_out = 1 and two layers or more", lambda s: scalar(s) and s.layers > 1),
-    counted=True,
-    targets="all tied",
-    identity=Identity(two_sided_counting_words),
-    shared=SharedAttention("E and U", two_sided_counting_host, embed_two_sided_counting),
 )

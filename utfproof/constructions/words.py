@@ -7,7 +7,7 @@ from functools import lru_cache, partial
 
 import numpy as np
 
-from utfproof.errors import MalformedInput, OutsideClass
+from utfproof.errors import OutsideClass
 from utfproof.exact import rational
 from utfproof.ground.arrays import Array, exact, is_exact, namespace, transpose, zeros
 from utfproof.shapes import Shape, Word, geometric, head_words
@@ -15,8 +15,6 @@ from utfproof.systems import Target
 
 Blocks = list[tuple[int, list[str]]]
 """(first coordinate, letters of the word), by first coordinate."""
-Edges = list[tuple[int, int]]
-"""One pair (i, j) for each head: the middle layer's weight is p_i u_j."""
 
 
 def values(word: Word, first: int = 1) -> list[str]:
@@ -47,42 +45,6 @@ def attention_moves(shape: Shape) -> int:
     words = geometric(H, 1, L)
     before = L * (L - 1) // 2 if H == 1 else (words - L * H) // (H - 1)
     return output_moves(shape) + 2 * (H * before + words)
-
-
-def _inverse(word: list[str]) -> list[str]:
-    return [letter[:-1] if letter.endswith("I") else f"{letter}I" for letter in reversed(word)]
-
-
-def factor_words(edges: Edges, letters: list[str]) -> tuple[dict[int, list[str]], dict[int, list[str]]]:
-    """Words p_i and u_j with p_i u_j = the letter of each edge (i, j): along a forest, from the identity at a vertex with
-    most edges in each of its trees. Inverses occur unless every tree is a star. MalformedInput where the edges have a
-    cycle."""
-    neighbours: dict[tuple[int, int], list[tuple[tuple[int, int], str]]] = {}
-    for (i, j), letter in zip(edges, letters, strict=True):
-        neighbours.setdefault((0, i), []).append(((1, j), letter))
-        neighbours.setdefault((1, j), []).append(((0, i), letter))
-    words: dict[tuple[int, int], list[str]] = {}
-    used = 0
-    for root in sorted(neighbours, key=lambda vertex: (-len(neighbours[vertex]), vertex)):
-        if root in words:
-            continue
-        words[root] = []
-        waiting = [root]
-        while waiting:
-            vertex = waiting.pop()
-            side = vertex[0]
-            for other, letter in neighbours[vertex]:
-                if other not in words:
-                    inverse = _inverse(words[vertex])
-                    words[other] = [letter, *inverse] if side == 1 else [*inverse, letter]
-                    waiting.append(other)
-                    used += 1
-    if used != len(edges):
-        raise MalformedInput(f"the edges {edges} have a cycle, so not all weights of the middle layer are products")
-    return (
-        {at: word for (side, at), word in words.items() if side == 0},
-        {at: word for (side, at), word in words.items() if side == 1},
-    )
 
 
 # --- at a target -------------------------------------------------------------------------------------------

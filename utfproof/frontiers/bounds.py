@@ -184,8 +184,6 @@ def _uppers() -> Iterator[Bound]:
     for targets in (UNTIED, TIED):
         almost = Question(logits, None, targets, ALMOST_ALL)
         yield identity_bound("shared-query-groups", replace(almost, host=TIED), "docs/proofs/sharper-frontier.md")
-        yield identity_bound("symmetric-keys", replace(almost, host=TIED), "docs/proofs/wide-heads.md")
-        yield identity_bound("symmetric-keys-deep", almost, "docs/proofs/wide-heads.md")
     for host in (TIED, ANY):
         yield Bound(
             "products of readers", UPPER, Question(logits, host=host), product_host.dimension,
@@ -209,25 +207,6 @@ def _uppers() -> Iterator[Bound]:
     yield identity_bound("register", Question(shared, E, host=TIED), page)
     yield identity_bound("counting", Question(shared, E, TIED, ALL, TIED), page)
     yield identity_bound("two-sided", Question(shared, BOTH), page)
-    yield identity_bound("middle-stars", Question(shared, BOTH), page)
-    yield identity_bound("polynomial", Question(shared, BOTH), page)
-    yield Bound(
-        "corrected products", UPPER, Question(shared, BOTH), lambda s: s.heads ** (s.layers // 2) * (s.heads + 1) // 2,
-        lambda s: s.d_in == s.d_out == 1 and s.layers % 2 == 1 and s.heads % 4 == 3 < s.heads, page, None, lambda s: 0, PROVED,
-    )  # fmt: skip
-    yield identity_bound("two-sided-counting", Question(shared, BOTH, TIED), "docs/proofs/frontier.md")
-    for host in (TIED, ANY):
-        yield _built(
-            "split-layer", Question(shared, BOTH, host=host), "new:shared-attention/split-layer",
-            lambda s, host=host: _square(s) and s.head_dim < s.d_in and (s.heads == 1) == (host == TIED),  # type: ignore[misc]
-        )  # fmt: skip
-    for targets in (UNTIED, TIED):
-        yield _built(
-            "krylov", Question(shared, BOTH, targets, ALMOST_ALL), "new:shared-attention/krylov",
-            lambda s: (s.heads, s.layers % 2) == (2, 1) and s.head_dim >= s.d_in == s.d_out > 1,
-        )  # fmt: skip
-        for extent in (ALL, ALMOST_ALL):
-            yield _path(Question(shared, BOTH, targets, extent), page)
 
 
 def _built(
@@ -236,20 +215,6 @@ def _built(
     """A construction of the registry by a written proof, with a claim that checks it at integer targets, exactly."""
     return Bound(
         name, UPPER, question, construction(name).least_m, applies, page, None, lambda s: 0, PROVED, claim=claim,
-    )  # fmt: skip
-
-
-def _path(question: Question, page: str) -> Bound:
-    """At H <= 2 the path is a star and serves all targets; beyond, those with invertible middle weights."""
-    found = identity_bound("middle-path", question, page)
-    inner = found.applies
-
-    def applies(shape: Shape) -> bool:
-        return inner(shape) and (shape.heads <= 2) == (question.extent == ALL)
-
-    return Bound(
-        found.name, UPPER, question, found.value, applies, page, found.certificate,
-        lambda shape: found.value(shape) // shape.d_in * (shape.layers + shape.heads),
     )  # fmt: skip
 
 

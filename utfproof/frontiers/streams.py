@@ -13,11 +13,10 @@ from math import comb
 from utfproof.certificates.dimensions import DIMENSION_ROWS, GENERIC_UNTIED, least_square_root, no_tied_host
 from utfproof.certificates.lower_bounds import dimension_certificate
 from utfproof.certificates.prover import certify
-from utfproof.constructions import construction
 from utfproof.frontiers.bounds import CERTIFIED, IMPOSSIBLE, LOWER, PROVED, UPPER, Bound, from_row, identity_bound
 from utfproof.frontiers.questions import ALL, ALMOST_ALL, ANY, BOTH, TIED, UNTIED, E, Question
 from utfproof.ground.notions import Notion
-from utfproof.shapes import Shape, matching_dimension, tied_targets_dimension
+from utfproof.shapes import Shape, geometric, matching_dimension, tied_targets_dimension
 
 PAGE = "docs/proofs/residual.md"
 SHARPER = "docs/proofs/sharper-frontier.md"
@@ -28,11 +27,6 @@ Count = Callable[[Shape], int]
 
 def _always(shape: Shape) -> bool:
     return True
-
-
-def _wide(shape: Shape) -> bool:
-    """Heads that hold a whole row of the stream: keys can be outputs."""
-    return shape.head_dim >= shape.d_in
 
 
 def word_count(shape: Shape) -> int:
@@ -166,13 +160,7 @@ def _lowers() -> Iterator[Bound]:
 
 
 def _uppers() -> Iterator[Bound]:
-    matched, logits, shared = Notion.MATCHING, Notion.ATTENTION_MATCHING, Notion.SHARED_ATTENTION
-
-    def numbers(shape: Shape) -> bool:
-        return shape.d_in == 1
-
-    def row(name: str, question: Question, *rest: object) -> Bound:
-        return _bound(name, UPPER, question, *rest)  # type: ignore[arg-type]
+    matched, logits = Notion.MATCHING, Notion.ATTENTION_MATCHING
 
     tied = {"targets": TIED, "extent": ALL, "host": TIED}
     yield _constructed(
@@ -181,17 +169,10 @@ def _uppers() -> Iterator[Bound]:
     yield _constructed(
         "tied", Question(matched, **tied), tied_targets_dimension, lambda s: s.letters, "new:residual/tied-targets"
     )
-    yield row("counting tries", Question(matched, **tied), construction("residual-counting").least_m, numbers)
     yield identity_bound("residual-key", Question(logits), SHARPER, residual=True)
-    for targets in (UNTIED, TIED):
-        yield identity_bound("residual-query", Question(logits, None, targets, ALMOST_ALL), SHARPER, residual=True)
-    yield row("keys are outputs", Question(logits, **tied), construction("residual-trie-key").least_m, _wide)
-    yield row(
-        "counting, keys are outputs", Question(logits, **tied), construction("residual-counting-key").least_m, numbers
-    )
-    yield row("output tree", Question(shared, E), construction("residual-output-tree").least_m)
-    yield row("output trie", Question(shared, E, **tied), construction("residual-output-trie").least_m)
-    yield row("counting", Question(shared, E, **tied), construction("residual-output-counting").least_m, numbers)
+    shared = Notion.SHARED_ATTENTION  # the outputs of the prefix tree, and of its trie
+    yield _bound("output tree", UPPER, Question(shared, E), lambda s: s.d_in * word_count(s))
+    yield _bound("output trie", UPPER, Question(shared, E, **tied), lambda s: s.d_in * geometric(s.heads, 0, s.layers))
 
 
 RESIDUAL_BOUNDS: tuple[Bound, ...] = (*_lowers(), *_uppers())
