@@ -1,0 +1,87 @@
+"""`utfproof inspect`: what the attention of a model shows, and which theorems stand in the way of embedding the rest."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+from utfproof.cli.command import command
+from utfproof.cli.options import MaxMemory, amount, argument, option
+from utfproof.cli.outcome import Outcome
+from utfproof.shapes import positive_integer
+
+
+@command(
+    "Examples: utfproof inspect model.safetensors --heads 12; "
+    "utfproof inspect any --module package.module:factory --json"
+)
+def inspect(
+    *,
+    model: Annotated[Path, argument("Weights of a model (.safetensors, .pt), or with --module the factory's path.")],
+    heads: Annotated[
+        int | None, option("Heads of queries, where tensors do not show them.", check=positive_integer)
+    ] = None,
+    kv_heads: Annotated[
+        int | None, option("Heads of keys and values, where fewer than --heads.", check=positive_integer)
+    ] = None,
+    module: Annotated[str | None, option("package.module:factory, called with MODEL's path; runs that code.")] = None,
+    tolerance: Annotated[
+        float | None,
+        option(
+            "Singular values below this part of the largest count as zero; width x eps.", check=amount, advanced=True
+        ),
+    ] = None,
+    max_memory: MaxMemory = None,
+) -> Outcome:
+    """Show the attention of a model: ranks, dead and shared heads, composition, hosts.
+
+    Ranks of QK and OV circuits are numerical. Norms (their gains too), MLPs and biases are left out: nothing here says that a
+    host acts as the model. The least m is that of all targets of the skeleton's sizes, by matching.
+    """
+    from utfproof.models.importing import read_file
+    from utfproof.models.inspection import COMPOSED, inspect_model, skeleton
+    from utfproof.models.live import live_tensors, make_module
+
+    if module is None:
+        file = read_file(model, max_memory)
+    else:
+        made = make_module(module, model)
+        file, held = live_tensors(made), getattr(made, "config", None)
+        heads = heads or getattr(held, "num_attention_heads", None)
+        kv_heads = kv_heads or getattr(held, "num_key_value_heads", None)
+    found = inspect_model(skeleton(file, heads, kv_heads), tolerance)
+    shape = found.shape
+    low = [h for h in found.heads if min(h["rank_QK"], h["rank_OV"]) < h["full"] and not h["dead"]]
+    same = [
+        (h["head"], h[name])
+        for h in found.heads
+        for name in ("repeats_queries_keys", "repeats_values_outputs")
+        if h[name]
+    ]
+    agreed = all(h["exact_ranks"] == [h["rank_QK"], h["rank_OV"]] for h in found.heads)
+    exact = "; the same over the rationals" if agreed else ""
+    rows: dict[str, Any] = {
+        "attention": f"H = {shape.heads}, L = {shape.layers}, d = {shape.head_dim}, width {found.width}",
+        "heads of keys": str(found.kv_heads),
+        "ranks": f"full ({found.heads[0]['full']}) but for {_few([_ranks(h) for h in low])}",
+        "tolerance of ranks": f"{found.tolerance:.0e}{exact}",
+        "dead heads": _few([h["head"] for h in found.heads if h["dead"]]),
+        "repeated heads": _few(list(dict.fromkeys(f"{head} has matrices of {other}" for head, other in same))),
+        "strongest composition": _few(
+            [f"{k} {r} of {w}: {s:.2f}" for k, r, w, s in found.composition[:COMPOSED]], COMPOSED
+        ),
+        "zero composition": ", ".join(f"{kind}: {zero} of {count}" for kind, (zero, count) in found.zero.items()),
+        **{f"least m, {name}": f"{m:,}" for name, m in found.hosts.items()},
+        **{entry["what"]: f"{entry['says']} ({entry['theorem']}; {entry['found']})" for entry in found.obstacles},
+    }
+    return Outcome(found.document(), f"inspect {model}", rows)
+
+
+def _ranks(head: dict[str, Any]) -> str:
+    return f"{head['head']} (QK {head['rank_QK']}, OV {head['rank_OV']})"
+
+
+def _few(words: list[str], most: int = 6) -> str:
+    """The first of these words."""
+    more = f" and {len(words) - most} more" if len(words) > most else ""
+    return ", ".join(words[:most]) + more if words else "none"
