@@ -184,7 +184,11 @@ class RandomDraw:
                 step = max(1, _CHUNK // columns)
                 for start in range(first, last, step):  # reduced while they are in cache
                     drawn = self.integers(tensor, layer, head, slice(start, min(start + step, last)))
-                    out[start - first : start - first + step] = gfp.residues_of_integers(drawn, p)
+                    part = out[start - first : start - first + step]
+                    if self.dtype == "float64":  # numerators, below 2^33
+                        gfp.centred(drawn, p, out=part)
+                    else:
+                        part[:] = gfp.residues_of_integers(drawn, p)
                 return out
 
             return r_all_modulo(self.shape, self.m, p, rows)

@@ -9,6 +9,7 @@ per matrix, exact in float64, so the rank of a random host is decided on small i
 from __future__ import annotations
 
 from fractions import Fraction
+from functools import cache
 from math import isqrt
 from typing import Any
 
@@ -35,6 +36,7 @@ def mix(z: int) -> int:
     return z ^ (z >> 31)
 
 
+@cache
 def stream_key(seed: int, tensor: str, layer: int = 0, head: int = 0) -> int:
     """Key of one matrix's stream. Layers and heads count from 0; both are 0 for U and shared matrices."""
     key = mix(check_seed(seed))
@@ -43,20 +45,24 @@ def stream_key(seed: int, tensor: str, layer: int = 0, head: int = 0) -> int:
     return key
 
 
+@cache
+def _steps() -> np.ndarray:
+    """G i modulo 2^64 for i < _CHUNK."""
+    return np.arange(_CHUNK, dtype=np.uint64) * np.uint64(_G)
+
+
 def raw_numpy(key: int, count: int, start: int = 0) -> np.ndarray:
     """The same numbers as uint64 [count]."""
-    out = np.empty(count, dtype=np.uint64)
+    out, scratch = np.empty(count, np.uint64), np.empty(min(count, _CHUNK), np.uint64)
     for begin in range(0, count, _CHUNK):
-        end = min(begin + _CHUNK, count)
-        z = np.arange(start + begin + 1, start + end + 1, dtype=np.uint64)
-        z *= np.uint64(_G)
-        z += np.uint64(key)
-        z ^= z >> np.uint64(30)
-        z *= np.uint64(_C1)
-        z ^= z >> np.uint64(27)
-        z *= np.uint64(_C2)
-        z ^= z >> np.uint64(31)
-        out[begin:end] = z
+        z = out[begin : begin + _CHUNK]
+        shifted = scratch[: len(z)]
+        np.add(_steps()[: len(z)], np.uint64((key + _G * (start + begin + 1)) & _MASK), z)
+        for bits, factor in ((30, _C1), (27, _C2), (31, None)):
+            np.right_shift(z, np.uint64(bits), shifted)
+            np.bitwise_xor(z, shifted, z)
+            if factor is not None:
+                np.multiply(z, np.uint64(factor), z)
     return out
 
 
@@ -101,9 +107,10 @@ def unit(law: str, rows: int) -> Fraction:
 
 
 def numerators_numpy(law: str, raw: np.ndarray) -> np.ndarray:
-    """Integer numerators, int64, of raw numbers under a law."""
+    """Integer numerators, int64, of raw numbers under a law; raw may be overwritten."""
     if check_law(law) == "uniform":
-        found: np.ndarray = (raw >> np.uint64(32)).view(np.int64)
+        raw >>= np.uint64(32)
+        found: np.ndarray = raw.view(np.int64)
         found *= 2
         found += 1 - 2**32
         return found

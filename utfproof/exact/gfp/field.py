@@ -69,28 +69,30 @@ def centre(value: int, p: int) -> int:
     return value - p if value > p // 2 else value
 
 
-def centred(array: Any, p: int, *, overwrite: bool = False) -> Any:
+def centred(array: Any, p: int, *, out: np.ndarray | None = None) -> Any:
     """Exact integers, at most `LIMITS` in size, as centred residues, |r| <= (p-1)/2 (float32 stays, NumPy or torch, else
-    float64); new ones, or in the place of a NumPy array that may be overwritten."""
+    float64). out: where to put those of a NumPy array, C-contiguous float64 or float32; it may be the array itself."""
     half = (p - 1) // 2
     if is_torch(array):
-        out = array - (array * (1 / p)).round_().mul_(p)
-        out -= (out > half) * float(p)
-        out += (out < -half) * float(p)
-        return out
+        found = array - (array * (1 / p)).round_().mul_(p)
+        found -= (found > half) * float(p)
+        found += (found < -half) * float(p)
+        return found
     source = np.ascontiguousarray(array)
     dtype = np.float32 if source.dtype == np.float32 else np.float64
-    out = source if overwrite else np.empty(source.shape, dtype)
-    entries, found = source.reshape(-1), out.reshape(-1)
-    scratch, inverse, modulus = np.empty(min(CHUNK, out.size), dtype), dtype(1 / p), dtype(p)
+    out = np.empty(source.shape, dtype) if out is None else out
+    entries, results = source.reshape(-1), out.reshape(-1)
+    scratch, inverse, modulus = np.empty((2, min(CHUNK, out.size)), dtype), dtype(1 / p), dtype(p)
     for start in range(0, out.size, CHUNK):
-        part = found[start : start + CHUNK]
-        quotient = scratch[: len(part)]
-        np.copyto(part, entries[start : start + CHUNK], casting="unsafe")
-        np.multiply(part, inverse, quotient)
+        x, part = entries[start : start + CHUNK], results[start : start + CHUNK]
+        if x.dtype != dtype:
+            np.copyto(scratch[0, : len(x)], x, casting="unsafe")
+            x = scratch[0, : len(x)]
+        quotient = scratch[1, : len(x)]
+        np.multiply(x, inverse, quotient)
         np.rint(quotient, quotient)
         np.multiply(quotient, modulus, quotient)
-        np.subtract(part, quotient, part)
+        np.subtract(x, quotient, part, casting="same_kind")
         if part.max() > half or part.min() < -half:  # near a tie the quotient may be off by one, which leaves (p+1)/2
             part[part > half] -= p
             part[part < -half] += p

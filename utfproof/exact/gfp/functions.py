@@ -15,6 +15,7 @@ from utfproof.errors import MalformedInput
 from utfproof.exact.gfp.elimination import Elimination
 from utfproof.exact.gfp.field import LIMITS, centred, check_prime
 from utfproof.exact.gfp.kernels import kernels_for
+from utfproof.ground.arrays import is_torch
 from utfproof.ground.progress import LARGE, stage
 
 
@@ -76,7 +77,7 @@ def inverse(matrix: Any, p: int, *, overwrite: bool = False) -> Any:
     with stage(f"inverse modulo {p}", large=work > LARGE):
         found.forward(out, 0, len(found.blocks))
         found.backward(out, 0, len(found.blocks), found.work)
-    return centred(out, p, overwrite=True)
+    return centred(out, p, out=None if is_torch(out) else out)
 
 
 def _pivot_columns(found: Elimination) -> Any:
