@@ -1255,7 +1255,11 @@ class WeightFiles:
         for path in sorted(
             found, key=lambda path: (path not in self.hashed, not fits(found[path], claim.shape, claim.tied))
         ):
-            if digest in found[path].names(self.digests(path), residual):
+            if path not in self.hashed and fits(found[path], claim.shape, claim.tied):  # read at once: likely the one
+                header, self.hashed[path], tensors = read_tensors(path, HOST_TENSORS)
+                if digest in header.names(self.hashed[path], residual):
+                    return tensors
+            elif digest in found[path].names(self.digests(path), residual):
                 header, digests, tensors = read_tensors(path, HOST_TENSORS)
                 if digest not in header.names(digests, residual):
                     raise Malformed("the weights changed while they were read")

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Callable, Iterator
+from functools import cache
 from math import isqrt
 from typing import Any
 
@@ -154,25 +155,38 @@ def stored(host: Any, name: str, layer: int, head: int, p: int) -> Read:
         return lambda start, stop: raw[number * count + start : number * count + stop] % modulus
     stored_as, bits = FLOATS[tensor.dtype]
     raw = np.frombuffer(tensor.data, stored_as)
-    fields = 2 ** (8 * raw.itemsize - 1 - bits)  # values of the exponent; 0 and 1 share a power of two
-    powers = [pow(2, max(k - 1, 0), p) for k in range(fields)]
-    parts = [(at, table([x << at for x in powers], p)) for at in range(0, bits, PART)]
-    leading = table([0, *(x << bits for x in powers[1:])], p)
+    leading, parts = scales(tensor.dtype, p)
     top, low, place_of = raw.dtype.type(2**bits - 1), raw.dtype.type(2 ** min(PART, bits) - 1), raw.dtype.type(bits)
+    held = np.empty((3, CHUNK), np.float64)  # filled anew in each call
 
     def read(start: int, stop: int) -> np.ndarray:
         x = raw[number * count + start : number * count + stop]
         place = (x >> place_of).astype(np.intp)
-        total = leading[place]
+        total, scale, digits = held[:, : len(x)]
+        leading.take(place, out=total, mode="clip")
         for at, scaled in parts:
-            digits = (x & top) >> x.dtype.type(at) & low
+            part = (x & top) >> x.dtype.type(at) & low
+            scaled.take(place, out=scale, mode="clip")
             if p > DIRECT:
-                total += scaled[place].astype(np.int64) * digits.astype(np.int64) % p
+                total += scale.astype(np.int64) * part.astype(np.int64) % p
             else:
-                total += scaled[place] * digits
+                digits[:] = part
+                scale *= digits
+                total += scale
         return total
 
     return read
+
+
+@cache
+def scales(dtype: str, p: int) -> tuple[np.ndarray, list[tuple[int, np.ndarray]]]:
+    """By sign and exponent of a stored float, modulo p: its leading bit, and the unit of each part of its significand."""
+    stored_as, bits = FLOATS[dtype]
+    fields = 2 ** (8 * np.dtype(stored_as).itemsize - 1 - bits)  # values of the exponent; 0 and 1 share a power of two
+    powers = [pow(2, max(k - 1, 0), p) for k in range(fields)]
+    return table([0, *(x << bits for x in powers[1:])], p), [
+        (at, table([x << at for x in powers], p)) for at in range(0, bits, PART)
+    ]
 
 
 def table(numbers: list[int], p: int) -> np.ndarray:
