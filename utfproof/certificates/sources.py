@@ -184,11 +184,11 @@ class RandomDraw:
                 step = max(1, _CHUNK // columns)
                 for start in range(first, last, step):  # reduced while they are in cache
                     drawn = self.integers(tensor, layer, head, slice(start, min(start + step, last)))
-                    part = out[start - first : start - first + step]
+                    reduced = out[start - first : start - first + step]
                     if self.dtype == "float64":  # numerators, below 2^33
-                        gfp.centred(drawn, p, out=part)
+                        gfp.centred(drawn, p, out=reduced)
                     else:
-                        part[:] = gfp.residues_of_integers(drawn, p)
+                        reduced[:] = gfp.residues_of_integers(drawn, p)
                 return out
 
             return r_all_modulo(self.shape, self.m, p, rows)
