@@ -7,13 +7,14 @@ import pytest
 from cases import TABLE_SHAPES
 
 from utfproof.errors import MalformedInput, ResourceLimit
-from utfproof.exact import symbolic
 from utfproof.exact.symbolic import free_algebra as fa
-from utfproof.exact.symbolic import plain_route, statements
-from utfproof.exact.symbolic.results import RoutesDisagree
-from utfproof.exact.symbolic.words import Letter, multiply, one, rewritten, show
+from utfproof.exact.symbolic import generic as generic_module
+from utfproof.exact.symbolic import lower_bound, statements
+from utfproof.exact.symbolic.determinant import determinant_polynomial
+from utfproof.exact.symbolic.generic import generic_r_all, generic_terms, multilinearity
+from utfproof.exact.symbolic.words import Letter, Plain, RoutesDisagree, Words
 from utfproof.matching import r_all
-from utfproof.shapes import Shape, column_index, geometric, head_words, matching_dimension
+from utfproof.shapes import Shape, geometric, head_words, matching_dimension
 from utfproof.systems import TiedUniversal, Universal
 
 GRID = [(1, 1), (1, 2), (1, 4), (2, 1), (2, 2), (2, 3), (3, 1), (3, 2), (3, 3), (2, 4)]
@@ -48,11 +49,12 @@ def numeric(shape, m, tied):
 
 
 def test_words_do_not_commute():
-    a, b = Letter("a"), Letter("b", 1, 0)
-    assert multiply(one(a), one(b)) != multiply(one(b), one(a))
-    assert rewritten(one(a, b, a), {(b, a): (b,)}) == one(a, b)
-    assert show({}) == "0"
-    assert show({(a, b): -2, (): 1}) == "1 - 2 a b[1,0]"
+    a, b, word = Letter("a"), Letter("b", 1, 0), Plain().word
+    assert word((a,)) * word((b,)) != word((b,)) * word((a,))
+    assert Plain().rewritten(word((a, b, a)), {(b, a): (b,)}) == word((a, b))
+    assert word((a,)) - word((a,)) == {}
+    assert str(Words()) == "0"
+    assert str(Words({(a, b): -2, (): 1})) == "1 - 2 a b[1,0]"
 
 
 # --- unrolling ---------------------------------------------------------------------------------------------------
@@ -113,18 +115,24 @@ def test_unrolling_faults(fault, system):
     assert found.difference != "0"
 
 
-def test_unrolling_step_fault(monkeypatch):
-    def swapped(systems, system, prefix, head):
-        attention, first, *rest = right(systems, system, prefix, head)
-        return (first, attention, *rest)
+def test_a_step_with_prefixes_exchanged_is_seen(monkeypatch):
+    straight = fa.step_summand
 
-    right = statements.step_closed
-    monkeypatch.setattr(statements, "step_closed", swapped)
-    assert not fa.unrolling_step(2).holds
+    def crossed(systems, system, prefix):
+        letters = straight(systems, system, prefix)
+        return (
+            letters
+            if system == "target"
+            else (*letters[:-1], statements.step_value(system, {"u": "v"}.get(prefix, "u")))
+        )
+
+    monkeypatch.setattr(fa, "step_summand", crossed)
+    assert not fa.equal_attention_step(2).holds
 
 
 def test_a_broken_route_is_never_a_verdict(monkeypatch):
-    monkeypatch.setattr(plain_route, "multiply", lambda *factors: multiply(*reversed(factors)))
+    right = Words.__mul__
+    monkeypatch.setattr(Words, "__mul__", lambda a, b: right(b, a))
     for call in (lambda: fa.unrolling(2, 2), lambda: fa.equal_attention(2, 2)):
         with pytest.raises(RoutesDisagree):
             call()
@@ -134,8 +142,8 @@ def test_limits_and_malformed():
     for call in (
         lambda: fa.unrolling(2, 40),
         lambda: fa.equal_attention(10**9, 10**9),
-        lambda: symbolic.spanning(2, 12),
-        lambda: symbolic.null_vector([], 10**6, 10**6),
+        lambda: lower_bound.spanning(2, 12),
+        lambda: lower_bound.null_vector([], 10**6, 10**6),
     ):
         with pytest.raises(ResourceLimit):
             call()
@@ -145,7 +153,7 @@ def test_limits_and_malformed():
         lambda: fa.equal_attention(2, 2, dropped=("Q", (2,))),
         lambda: fa.equal_output(2, 2, dropped=("OV", (0,))),
         lambda: fa.equal_output(2, 2, dropped=("V", (0,))),
-        lambda: symbolic.spanning(2, 2, order="sideways"),
+        lambda: lower_bound.spanning(2, 2, order="sideways"),
     ):
         with pytest.raises(MalformedInput):
             call()
@@ -198,28 +206,6 @@ def test_literal_counterexample():
     assert found.difference == "e*(e - 1)/(2*(e + 1)**2)"
 
 
-def test_equal_attention_step_fault(monkeypatch):
-    def misread(systems):
-        for label, theirs, ours in right(systems):
-            yield label, theirs, (ours if label == "OV" else (Letter("R_Q", "l", 0),))
-
-    right = statements.step_readers
-    monkeypatch.setattr(statements, "step_readers", misread)
-    # rules follow the reader they name, so reading the wrong matrix is consistent only with its own equations
-    assert fa.equal_attention_step(2).holds
-    monkeypatch.setattr(statements, "step_readers", right)
-    straight = statements.step_summand
-
-    def crossed(systems, system, prefix):
-        letters = straight(systems, system, prefix)
-        if system == "target":
-            return letters
-        return (*letters[:-1], statements.step_value(system, "v" if prefix == "u" else "u"))
-
-    monkeypatch.setattr(statements, "step_summand", crossed)
-    assert not fa.equal_attention_step(2).holds
-
-
 # --- R_all in symbols --------------------------------------------------------------------------------------------
 
 GENERIC = [((1, 1, 1, 1), None), ((2, 1, 1, 2), None), ((1, 2, 2, 1), None), ((2, 2, 1, 2), 3), ((2, 3, 1, 1), 2)]
@@ -229,10 +215,10 @@ GENERIC = [((1, 1, 1, 1), None), ((2, 1, 1, 2), None), ((1, 2, 2, 1), None), ((2
 @pytest.mark.parametrize("tied", [False, True])
 def test_generic_matrix_against_numbers(dims, m, tied):
     shape = Shape(*dims)
-    generic = symbolic.generic_r_all(shape, m, tied=tied)
+    generic = generic_r_all(shape, m, tied=tied)
     size = generic.layout.m
     assert size == (m or matching_dimension(shape))
-    assert generic.terms <= symbolic.generic_terms(shape, size)
+    assert generic.terms <= generic_terms(shape, size)
     rng = random.Random(str(dims))
     for _ in range(3):
         parameters = random_parameters(rng, shape, size, tied)
@@ -245,7 +231,7 @@ def test_generic_matrix_against_numbers(dims, m, tied):
 
 def test_generic_matrix_sees_a_wrong_order():
     shape, m = Shape(2, 2, 1, 2), 3
-    generic = symbolic.generic_r_all(shape, m)
+    generic = generic_r_all(shape, m)
     parameters = random_parameters(random.Random(5), shape, m, False)
     R_Q, R_K, R_V, U = parameters
     evaluate = numeric(shape, m, False)
@@ -264,39 +250,34 @@ def test_generic_matrix_sees_a_wrong_order():
 @pytest.mark.parametrize(("heads", "layers"), [(1, 1), (2, 1), (1, 2), (2, 2), (1, 3), (2, 3)])
 def test_multilinear_untied_not_tied(heads, layers):
     shape = Shape(heads, layers, 1, 1)
-    untied = symbolic.multilinearity(symbolic.generic_r_all(shape, 2))
-    assert (untied.holds, untied.highest, untied.entry, untied.monomial) == (True, 1, None, "")
-    tied = symbolic.multilinearity(symbolic.generic_r_all(shape, 2, tied=True))
+    untied = multilinearity(generic_r_all(shape, 2))
+    assert (untied.holds, untied.highest, untied.monomial) == (True, 1, "")
+    tied = multilinearity(generic_r_all(shape, 2, tied=True))
     assert tied.holds == (layers == 1)
     assert tied.highest == layers if layers > 1 else tied.highest == 1
     if layers == 2:
-        assert tied.column.kind == "OV"
-        assert tied.column.word == (0, 0)
-        assert tied.entry == (0, column_index(shape, tied.column))
         assert tied.monomial == "R_V[0][0,0]^2 U[0,0]"
-    if layers == 3:
-        assert tied.column.kind == "Q"
-        assert tied.column.word == (0, 0, 0)
 
 
 def test_multilinearity_sees_a_planted_square():
-    generic = symbolic.generic_r_all(Shape(1, 1, 1, 1), 2)
-    ring = generic.ring_entries[0][0].ring
-    generic.ring_entries[1][2] += ring.gens[0] ** 2
-    with pytest.raises(RoutesDisagree):
-        symbolic.multilinearity(generic)
+    generic = generic_r_all(Shape(1, 1, 1, 1), 2)
     generic.entries[1][2][0, 0] = 1
-    found = symbolic.multilinearity(generic)
-    assert (found.holds, found.entry) == (False, (1, 2))
-    assert found.monomial == "R_Q[0,0][0,0]^2"
+    assert multilinearity(generic) == generic_module.Multilinearity(False, 2, "R_Q[0,0][0,0]^2")
+
+
+def test_paths_through_the_wrong_head_are_no_matrix(monkeypatch):
+    right = generic_module.word_at
+    monkeypatch.setattr(generic_module, "word_at", lambda *place: right(*place)[::-1])
+    with pytest.raises(RoutesDisagree):
+        generic_r_all(Shape(2, 2, 1, 1), 2)
 
 
 def test_generic_limits():
     for shape in (Shape(2, 2, 2, 3), Shape(2, 400, 1, 1), Shape(*TABLE_SHAPES["4-hop"])):
         with pytest.raises(ResourceLimit):
-            symbolic.generic_r_all(shape)
+            generic_r_all(shape)
         with pytest.raises(ResourceLimit):
-            symbolic.determinant_polynomial(shape)
+            determinant_polynomial(shape)
 
 
 # --- null vectors ------------------------------------------------------------------------------------------------

@@ -7,9 +7,8 @@ import pytest
 import sympy
 
 from utfproof.cli.app import run
-from utfproof.exact.symbolic import determinant_degree
+from utfproof.exact.symbolic.determinant import determinant_degree
 from utfproof.matching import symbolic as made
-from utfproof.reporting.symbolic import latex_page
 from utfproof.shapes import Shape, matching_dimension
 
 
@@ -83,26 +82,3 @@ def test_what_is_too_large_is_said(capsys):
     assert (code, found["nonzero"], found["line"], found["r_all"]) == (4, None, None, None)
     assert len(found["limits"]) == 3
     assert run(["symbolic", "-H", "2"]) == 2
-
-
-@pytest.mark.full
-def test_latex(tmp_path):
-    page = latex_page(made.symbolic(Shape(1, 1, 1, 1)))
-    assert page.count(r"\begin{pmatrix}") == page.count(r"\end{pmatrix}") == 1
-    assert page.count("q^{1,1}_{1,1}") == 7  # once in R_all, in 6 terms of p
-    assert r"v^{1,1}_{1,2}u_{2,1}" in page
-    assert page.count("{") == page.count("}")
-    out = tmp_path / "r.tex"
-    assert run(["symbolic", *shape_options(2, 2, 1, 1), "--latex", str(out)]) == 0
-    assert "% not done: p is not expanded" in out.read_text()
-
-
-def test_a_time_limit_that_is_announced(capsys):
-    code = run(["symbolic", *shape_options(1, 20, 1, 1), "--progress", "plain", "--seconds", "0.001"])
-    err = capsys.readouterr().err
-    assert code == 3
-    assert "determinants along a line, at most 0.001 s, 445 determinants" in err
-    assert re.search(
-        r"utfproof: determinants along a line: \d of 445 are known after the limit of 0.001 s; choose", err
-    )
-    assert run(["symbolic", *shape_options(1, 1, 1, 1), "--seconds", "0"]) == 2

@@ -7,30 +7,25 @@ result says so.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from utfproof.constructions import build_host
 from utfproof.errors import ResourceLimit
-from utfproof.exact.symbolic import (
-    BlockDiagonal,
+from utfproof.exact.symbolic.blocks import BlockDiagonal, block_diagonal, block_sizes
+from utfproof.exact.symbolic.determinant import (
     DeterminantPolynomial,
-    GenericMatrix,
     LinePolynomial,
-    Multilinearity,
-    Spanning,
     along_line,
-    block_diagonal,
-    block_sizes,
     determinant_degree,
     determinant_polynomial,
-    generic_r_all,
-    homogeneous_columns,
     line_polynomial,
-    multilinearity,
-    spanning,
 )
+from utfproof.exact.symbolic.generic import GenericMatrix, Multilinearity, generic_r_all, multilinearity
+from utfproof.exact.symbolic.lower_bound import Spanning, spanning
 from utfproof.ground.generator import integer_matrix
 from utfproof.ground.laws import check_seed
 from utfproof.ground.selection import SelectionMatrix
@@ -57,7 +52,6 @@ class Symbolic:
     sizes: list[tuple[str, int, int]]
     generic: GenericMatrix | None
     multilinear: Multilinearity | None
-    homogeneous: bool | None
     determinant: DeterminantPolynomial | None
     line: LinePolynomial | None
     blocks: BlockDiagonal | None
@@ -72,17 +66,16 @@ class Symbolic:
         return None if self.determinant is None else bool(self.determinant.polynomial)
 
 
-def symbolic(shape: Shape, *, tied: bool = False, seed: int = 0, seconds: float | None = None) -> Symbolic:
-    """All of it at m = M, as far as the limits allow. NotDefined with a residual stream; MalformedInput for a bad seed.
-    ResourceLimit where determinants along the line take more than `seconds`."""
+def symbolic(shape: Shape, *, tied: bool = False, seed: int = 0) -> Symbolic:
+    """All of it at m = M, as far as the limits allow. NotDefined with a residual stream; MalformedInput for a bad seed."""
     require_plain(shape, "R_all in symbols")
     require_words(shape, "R_all in symbols")
     check_seed(seed)
     limits: list[str] = []
-    generic = homogeneous = linear = determinant = line = blocks = words = None
+    generic = linear = determinant = line = blocks = words = None
     try:
         generic = generic_r_all(shape, tied=tied)
-        linear, (homogeneous, _) = multilinearity(generic), homogeneous_columns(generic)
+        linear = multilinearity(generic)
     except ResourceLimit as error:
         limits.append(f"R_all is not written out: {error}")
     try:
@@ -92,7 +85,7 @@ def symbolic(shape: Shape, *, tied: bool = False, seed: int = 0, seconds: float 
     M = matching_dimension(shape)
     if M <= LARGEST:
         host = build_host("tied" if tied else "sparse", shape)
-        blocks, line = block_diagonal(_dense(r_all(host))), _line(shape, host, tied, seed, seconds)
+        blocks, line = block_diagonal(_dense(r_all(host))), line_from(host, seed)
     else:
         limits.append(f"M = {M} is above {LARGEST}: no determinants along a line")
     try:
@@ -107,7 +100,6 @@ def symbolic(shape: Shape, *, tied: bool = False, seed: int = 0, seconds: float 
         block_sizes(shape),
         generic,
         linear,
-        homogeneous,
         determinant,
         line,
         blocks,
@@ -120,28 +112,28 @@ def _dense(matrix: object) -> np.ndarray:
     return matrix.to_dense(object) if isinstance(matrix, SelectionMatrix) else np.asarray(matrix)
 
 
-def _line(shape: Shape, host: Universal, tied: bool, seed: int, seconds: float | None) -> LinePolynomial:
-    """p from the sparse host towards a host with integers in -2 ... 2."""
-    M, kind = matching_dimension(shape), TiedUniversal if tied else Universal
-    layers, heads = range(1 if tied else shape.layers), range(shape.heads)
+def line_from(host: Universal, seed: int) -> LinePolynomial:
+    """p from a {0,1} host of m = M towards a host with integers in -2 ... 2, tied if this one is."""
+    shape, M, tied = host.shape, host.m, host.tied
+    layers, heads, kind = range(1 if tied else shape.layers), range(shape.heads), TiedUniversal if tied else Universal
 
-    def grid(part: str) -> np.ndarray:
-        maps = [[host.maps(layer, head) for head in heads] for layer in layers]
-        drawn = [[_dense(found.value[0] if part == "value" else getattr(found, part)) for found in row] for row in maps]
-        return np.array(drawn[0] if tied else drawn, dtype=object)
+    def grid(entry: Callable[[int, int], Any]) -> np.ndarray:
+        rows = [[_dense(entry(layer, head)) for head in heads] for layer in layers]
+        return np.array(rows[0] if tied else rows, dtype=object)
 
-    def integers(tensor: str, columns: int) -> np.ndarray:
-        drawn = [
-            [integer_matrix(seed, tensor, M, columns, law="binomial", layer=layer, head=head) % 5 - 2 for head in heads]
-            for layer in layers
-        ]
-        return np.array(drawn[0] if tied else drawn, dtype=object)
+    def drawn(tensor: str, columns: int) -> Callable[[int, int], np.ndarray]:
+        return lambda layer, head: (
+            integer_matrix(seed, tensor, M, columns, law="binomial", layer=layer, head=head) % 5 - 2
+        )
 
-    start = (grid("query"), grid("key"), grid("value"), _dense(host.U))
-    unembedding = integer_matrix(seed, "U", M, shape.d_out, law="binomial") % 5 - 2
-    end = (integers("R_Q", shape.head_dim), integers("R_K", shape.head_dim), integers("R_V", M), unembedding)
-    direction = tuple(
-        np.asarray(b, dtype=object) - np.asarray(a, dtype=object) for a, b in zip(start, end, strict=True)
+    start = (
+        grid(lambda layer, head: host.maps(layer, head).query),
+        grid(lambda layer, head: host.maps(layer, head).key),
+        grid(lambda layer, head: host.maps(layer, head).value[0]),
+        _dense(host.U),
     )
-    line = along_line(lambda *parts: _dense(r_all(kind(shape, M, *parts))).tolist(), start, direction)
-    return line_polynomial(line, determinant_degree(shape), seconds=seconds)
+    widths = {"R_Q": shape.head_dim, "R_K": shape.head_dim, "R_V": M}
+    end = (*(grid(drawn(name, width)) for name, width in widths.items()), drawn("U", shape.d_out)(0, 0))
+    direction = tuple(np.asarray(b, dtype=object) - a for a, b in zip(start, end, strict=True))
+    line = along_line(lambda *parts: _dense(r_all(kind(shape, M, *parts))), start, direction)
+    return line_polynomial(line, determinant_degree(shape))

@@ -149,10 +149,16 @@ def two_tokens(run: Run) -> Iterator[Instance | Figure]:
 @check("lem:spanning")
 def spanning_lemma(run: Run) -> Iterator[Instance | Figure]:
     """The absorbing identities, and all vectors v at small H and L."""
-    from utfproof.exact.symbolic.lower_bound import absorbing_identity, spanning
+    from utfproof.exact.symbolic.lower_bound import MOVE, STAY, spanning
 
-    found = absorbing_identity()
-    yield Instance("every H, L", found.holds, "I B = B I = B B = B", routes=found.routes)
+    pairs = [(STAY, MOVE), (MOVE, STAY), (MOVE, MOVE)]
+    found = agree(
+        {
+            "NumPy": all((array(a) @ array(b) == array(MOVE)).all() for a, b in pairs),
+            "plain integers": all(plain.multiply(a, b) == MOVE for a, b in pairs),
+        }
+    )
+    yield found.at("every H, L", "I B = B I = B B = B")
     for heads, layers in sorted({(s.heads, s.layers) for s in run.shapes() if s.leaves <= 128}):
         result = spanning(heads, layers)
         holds = result.holds and result.rank == heads**layers
@@ -258,15 +264,31 @@ def any_width(run: Run) -> Iterator[Instance | Figure]:
 
 
 def _padded(d_in: int) -> Iterator[Instance]:
-    from utfproof.exact.symbolic.lower_bound import null_vector, padding_identity
+    """Targets M^{l,h} = W^{l,h} e_1 e_1^T. (E R_w U)_{1,1} is bilinear in the first row of E and the first column of U: units
+    say it for all E and U."""
+    from utfproof.exact.symbolic.lower_bound import null_vector
 
     for heads, layers, m in ((2, 2, 1), (3, 2, 2), (2, 3, 2)):
-        shape = Shape(heads, layers, 1, 1)
-        R = array(value_grid(shape, m, 11))
-        relation = null_vector(R, heads, layers)
+        grid = value_grid(Shape(heads, layers, 1, 1), m, 11)
+        relation = null_vector(array(grid), heads, layers)
         assert relation is not None
-        found = padding_identity(R, relation, d_in)
-        yield Instance(shape, found.holds, f"{found.terms} terms compared", routes=found.routes, m=m)
+        words = list(head_words(heads, layers))
+        sums = {"NumPy": np.zeros((m, m), dtype=object), "plain integers": np.zeros((m, m), dtype=object)}
+        traces = True
+        for coefficient, word in zip(relation.y, words, strict=True):
+            factors = [grid[layer][head] for layer, head in enumerate(word)]
+            for i, j in np.ndindex(m, m):
+                E, U = drawn(1, d_in, m), drawn(2, m, d_in)
+                E[0] = [int(k == i) for k in range(m)]
+                U = [[int(k == j), *row[1:]] for k, row in enumerate(U)]
+                X = plain.multiply([row[:1] for row in U], E[:1])
+                entry = plain.product([E, *factors, U])[0][0]
+                traces &= entry == np.trace(reduce(np.matmul, map(array, [*factors, X])))
+                sums["plain integers"][i, j] += coefficient * entry
+                sums["NumPy"][i, j] += coefficient * reduce(np.matmul, map(array, [E, *factors, U]))[0, 0]
+        vanish = agree({name: not total.any() for name, total in sums.items()})
+        holds = traces and vanish.value and relation.pairing == relation.y[words.index(relation.word)] != 0
+        yield vanish.at(Shape(heads, layers, 1, 1), f"{len(words)} words", holds=holds, m=m)
 
 
 @check("lem:null-vector/looped-weights")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from itertools import combinations
 from typing import TYPE_CHECKING, Any
 
@@ -12,13 +11,12 @@ import numpy as np
 from utfproof.claims import plain
 from utfproof.claims.claim import Figure, Instance, Run, agree, check, label
 from utfproof.claims.decisions import decided, dense, rank_modulo
-from utfproof.claims.linear import determinant_of, integer_host
+from utfproof.claims.linear import determinant_of
 from utfproof.constructions import build_host
 from utfproof.ground.generator import integer_matrix
 from utfproof.matching import r_all
-from utfproof.paper.tables import PAPER_TABLE_SHAPES
-from utfproof.shapes import Shape, column_at, matching_dimension
-from utfproof.systems import TiedUniversal, Universal
+from utfproof.shapes import Shape, matching_dimension
+from utfproof.systems import Universal
 
 if TYPE_CHECKING:
     from utfproof.exact.symbolic.generic import Multilinearity
@@ -36,7 +34,7 @@ def multilinear_untied(run: Run) -> Iterator[Instance | Figure]:
 @check("thm:random-R/multilinear-tied")
 def multilinear_tied(run: Run) -> Iterator[Instance | Figure]:
     """R_all in symbols, with a monomial that has a square."""
-    from utfproof.exact.symbolic import generic_r_all, multilinearity
+    from utfproof.exact.symbolic.generic import generic_r_all, multilinearity
 
     for shape, found in _multilinear(run, tied=True):
         detail = f"highest degree {found.highest} {found.monomial}".strip()
@@ -47,7 +45,7 @@ def multilinear_tied(run: Run) -> Iterator[Instance | Figure]:
 
 
 def _multilinear(run: Run, *, tied: bool) -> Iterator[tuple[Shape, Multilinearity]]:
-    from utfproof.exact.symbolic import generic_r_all, multilinearity
+    from utfproof.exact.symbolic.generic import generic_r_all, multilinearity
 
     for shape in run.shapes(anchors=[*SMALLEST, (1, 2, 1, 1), (2, 2, 1, 1), (1, 3, 1, 1)], largest=16):
         # m = 2 shows every product pattern that larger m have
@@ -102,9 +100,8 @@ def _wide_integer_host(shape: Shape, m: int) -> Universal:
 @check("thm:random-R/block-diagonal")
 def block_diagonal(run: Run) -> Iterator[Instance | Figure]:
     """The permutation itself, or what prevents it."""
-    from utfproof.claims.claim import label
-    from utfproof.exact.symbolic import block_diagonal as diagonal
-    from utfproof.exact.symbolic import block_sizes
+    from utfproof.exact.symbolic.blocks import block_diagonal as diagonal
+    from utfproof.exact.symbolic.blocks import block_sizes
 
     for shape in run.shapes(anchors=[(2, 1, 1, 1), (2, 1, 1, 2), (2, 2, 1, 2)], largest=40):
         M = matching_dimension(shape)
@@ -140,12 +137,14 @@ def variables(run: Run) -> Iterator[Instance | Figure]:
 @check("thm:random-R/degree")
 def degree(run: Run) -> Iterator[Instance | Figure]:
     """Degrees of columns in symbols, and p at twice the parameters."""
-    from utfproof.exact.symbolic import determinant_degree, determinant_polynomial, generic_r_all, homogeneous_columns
+    from utfproof.exact.symbolic.determinant import determinant_degree, determinant_polynomial, homogeneous_columns
+    from utfproof.exact.symbolic.generic import generic_r_all
 
     for shape in run.shapes(anchors=[*SMALLEST, (1, 2, 1, 1), (2, 2, 1, 1)], largest=16):
         for tied in (False, True):
-            fine, reason = homogeneous_columns(generic_r_all(shape, 2, tied=tied))
-            yield Instance(shape, fine, reason or "columns homogeneous", routes=("SymPy", "plain integers"))
+            generic = generic_r_all(shape, 2, tied=tied)
+            fine, reason = homogeneous_columns(generic)
+            yield Instance(shape, fine, reason or "columns homogeneous", routes=generic.routes)
         M = matching_dimension(shape)
         host = _wide_integer_host(shape, M)
         R_Q, R_K, R_V = ([[2 * x for x in row] for row in grid] for grid in (host.R_Q, host.R_K, host.R_V))
@@ -164,40 +163,18 @@ def degree(run: Run) -> Iterator[Instance | Figure]:
 @check("thm:random-R/measure-zero")
 def measure_zero(run: Run) -> Iterator[Instance | Figure]:
     """p along a line from the repaired host to a random one."""
-    from utfproof.exact.symbolic import along_line, determinant_degree, line_polynomial
+    from utfproof.exact.symbolic.determinant import determinant_degree
+    from utfproof.matching.symbolic import line_from
 
     for shape in run.shapes(anchors=[*SMALLEST, (2, 2, 1, 1)], largest=10):
-        for name, tied in (("sparse", False), ("tied", True)):
-            M = matching_dimension(shape)
-            kind = TiedUniversal if tied else Universal
-            line = along_line(
-                lambda *parts, shape=shape, M=M, kind=kind: r_all(kind(shape, M, *parts)).tolist(),
-                _parameters(build_host(name, shape), tied),
-                _parameters(integer_host(shape, M, seed=11, tied=tied), tied),
+        for name in ("sparse", "tied"):
+            host = build_host(name, shape)
+            found, there = line_from(host, seed=11), determinant_of(dense(r_all(host))).value
+            holds = abs(found.constant) == 1 and found.constant == there
+            holds &= 0 <= found.degree <= determinant_degree(shape)
+            yield Instance(
+                shape, holds, f"{name}: degree {found.degree} of {found.bound}", routes=found.routes, m=host.m
             )
-            found = line_polynomial(line, determinant_degree(shape))
-            there = determinant_of(line(0)).value
-            holds = (
-                abs(found.constant) == 1 and found.constant == there and 0 <= found.degree <= determinant_degree(shape)
-            )
-            yield Instance(shape, holds, f"{name}: degree {found.degree} of {found.bound}", routes=found.routes, m=M)
-
-
-def _parameters(host: Universal, tied: bool) -> tuple[np.ndarray, ...]:
-    """R_Q, R_K, R_V, U as object arrays with their layer and head axes."""
-    layers, heads = range(1 if tied else host.shape.layers), range(host.shape.heads)
-
-    def grid(place: int) -> np.ndarray:
-        drawn = [[dense(host.maps(layer, head)[place]) for head in heads] for layer in layers]
-        return np.array(drawn[0] if tied else drawn, dtype=object)
-
-    values = [[dense(host.maps(layer, head).value[0]) for head in heads] for layer in layers]
-    return (
-        grid(0),
-        grid(1),
-        np.array(values[0] if tied else values, dtype=object),
-        np.array(dense(host.U), dtype=object),
-    )
 
 
 @check("new:finite-weights")
@@ -205,7 +182,7 @@ def finite_weights(run: Run) -> Iterator[Instance | Figure]:
     """The exact probability at the smallest shape, counted and by formula, against the bound."""
     from fractions import Fraction
 
-    from utfproof.exact.symbolic import schwartz_zippel_bound
+    from utfproof.exact.symbolic.determinant import schwartz_zippel_bound
 
     smallest, q = Shape(1, 1, 1, 1), 5
     counted = _singular_probability(q)
@@ -230,65 +207,3 @@ def _singular_probability(q: int) -> Any:
     singular = int((how_many[:, None] * ((kinds @ triples.T) % q == 0)).sum())
     zero_output = Fraction(1, q**3)
     return zero_output + (1 - zero_output) * Fraction(singular, q**9)
-
-
-@check("new:float-weights/wide")
-def float_weights_wide(run: Run) -> Iterator[Instance | Figure]:
-    """Degree times largest atom, the atom found in two ways."""
-    yield from _float_weights(("float64", "float32"))
-    for fmt in ("float64", "float32"):
-        yield Figure(f"{fmt} at (2,4,30,30)", _grid_bound(Shape(2, 4, 30, 30), fmt))
-
-
-@check("new:float-weights/short")
-def float_weights_short(run: Run) -> Iterator[Instance | Figure]:
-    """Degree times largest atom, the atom found in two ways."""
-    largest, vacuous = label(Shape(*PAPER_TABLE_SHAPES["4-hop"])), []
-    for found in _float_weights(("bfloat16", "float16")):
-        short = found.label.startswith("bfloat16") or found.label.endswith(largest)
-        vacuous += [found.label] if found.holds is False else []
-        yield found if found.holds is None else replace(found, holds=found.holds is not short)
-    yield Figure("vacuous", "; ".join(vacuous))
-    yield Figure("float16 at (2,2,28,30)", _grid_bound(Shape(2, 2, 28, 30), "float16"))
-
-
-def _grid_bound(shape: Shape, fmt: str) -> float:
-    from utfproof.exact.symbolic import float_grid_bound
-
-    return float(float_grid_bound(shape, fmt).bound)
-
-
-def _float_weights(formats: tuple[str, ...]) -> Iterator[Instance]:
-    from utfproof.exact.symbolic import float_grid_bound
-
-    for fmt in formats:
-        for place in sorted(PAPER_TABLE_SHAPES.values(), key=lambda place: matching_dimension(Shape(*place))):
-            shape = Shape(*place)
-            found = float_grid_bound(shape, fmt)
-            spaced = _spacing(fmt, found.m) * found.m**0.5 / 2 * _degree_by_columns(shape)
-            both = agree({"symbolic": found.bound < 1, "NumPy's spacing": spaced < 1})
-            close = abs(spaced / float(found.bound) - 1) < 1e-9
-            yield Instance(
-                f"{fmt} at {label(shape)}",
-                both.value if close else None,
-                f"bound {float(found.bound):.3g}",
-                routes=both.routes,
-            )
-
-
-def _spacing(fmt: str, m: int) -> float:
-    """Distance of neighbouring numbers of a format just below 1/sqrt(m), by NumPy."""
-    below = np.nextafter(m**-0.5, 0)
-    kind = np.dtype("float32" if fmt == "bfloat16" else fmt).type
-    value = kind(below)
-    spacing = float(np.spacing(value if value <= below else np.nextafter(value, kind(0))))
-    return spacing * 2.0**16 if fmt == "bfloat16" else spacing  # bfloat16 is float32 without 16 bits
-
-
-def _degree_by_columns(shape: Shape) -> int:
-    """The degree of p, column by column: one factor for the reader or U, and one for every R_V passed."""
-    total = 0
-    for j in range(matching_dimension(shape)):
-        column = column_at(shape, j)
-        total += len(column.word) + (column.kind == "OV")
-    return total

@@ -35,7 +35,7 @@ def unroll(run: Run) -> Iterator[Instance | Figure]:
 
 
 def _unrolling(sizes: Sizes, step: int) -> Iterator[Instance]:
-    from utfproof.exact.symbolic import unrolling, unrolling_step
+    from utfproof.exact.symbolic.free_algebra import unrolling, unrolling_step
 
     for system in ("target", "host"):
         for H, L in sizes:
@@ -56,7 +56,7 @@ def equal_attention_multi(run: Run) -> Iterator[Instance | Figure]:
 
 
 def _attention(sizes: Sizes, step: int) -> Iterator[Instance]:
-    from utfproof.exact.symbolic import equal_attention, equal_attention_step
+    from utfproof.exact.symbolic.free_algebra import equal_attention, equal_attention_step
 
     for H, L in sizes:
         yield symbolic(f"H = {H}, L = {L}", equal_attention(H, L))
@@ -77,14 +77,14 @@ def equal_io_single(run: Run) -> Iterator[Instance | Figure]:
 @check("lem:equal-io-multi")
 def equal_io_multi(run: Run) -> Iterator[Instance | Figure]:
     """Rewriting by all equations; without one output equation; and the step on to a layer more, of outputs too."""
-    from utfproof.exact.symbolic import equal_attention_step
+    from utfproof.exact.symbolic.free_algebra import equal_attention_step
 
     yield from _outputs(SEVERAL)
     yield symbolic(f"H = 3, {STEP}", equal_attention_step(3))
 
 
 def _outputs(sizes: Sizes) -> Iterator[Instance]:
-    from utfproof.exact.symbolic import equal_output
+    from utfproof.exact.symbolic.free_algebra import equal_output
 
     for H, L in sizes:
         yield symbolic(f"H = {H}, L = {L}", equal_output(H, L))
@@ -185,7 +185,8 @@ def multiunroll(run: Run) -> Iterator[Instance | Figure]:
 @check("lem:multiunroll/prose")
 def prose(run: Run) -> Iterator[Instance | Figure]:
     """The closed word as the prose has it, and as the lemma has it."""
-    from utfproof.exact.symbolic import printed_prose_word, unrolling
+    from utfproof.exact.symbolic.free_algebra import unrolling
+    from utfproof.exact.symbolic.statements import printed_prose_word
 
     for H, L in ((1, 2), (2, 2), (2, 3)):
         yield symbolic(f"H = {H}, L = {L}", unrolling(H, L, system="host", closed=printed_prose_word))
@@ -195,7 +196,7 @@ def prose(run: Run) -> Iterator[Instance | Figure]:
 @check("lem:multieqatt/layer-alone")
 def layer_alone(run: Run) -> Iterator[Instance | Figure]:
     """The counterexample with softmax; the words with earlier attention left apart."""
-    from utfproof.exact.symbolic import equal_attention, equal_attention_step, literal_counterexample
+    from utfproof.exact.symbolic.free_algebra import equal_attention, equal_attention_step, literal_counterexample
 
     yield symbolic("H = 1, L = 2, softmax", literal_counterexample(), fails=True)
     for H, L in ((1, 2), (2, 2), (2, 3)):
@@ -207,7 +208,7 @@ def layer_alone(run: Run) -> Iterator[Instance | Figure]:
 @check("app:looped/lemmas")
 def looped_lemmas(run: Run) -> Iterator[Instance | Figure]:
     """The identities with tied letters."""
-    from utfproof.exact.symbolic import equal_attention, equal_output, unrolling
+    from utfproof.exact.symbolic.free_algebra import equal_attention, equal_output, unrolling
 
     for H, L in sorted({(s.heads, s.layers) for s in run.shapes() if s.heads**s.layers <= 9}):
         results = [unrolling(H, L, system=system, tied=True) for system in ("host", "target")]

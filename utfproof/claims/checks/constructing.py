@@ -79,7 +79,7 @@ def _zero_one(shape: Shape, name: str) -> Instance:
 @check("sec:constructing/unrolled")
 def unrolled(run: Run) -> Iterator[Instance | Figure]:
     """Identities of words for a target and a host, tied or not."""
-    from utfproof.exact.symbolic import unrolling, unrolling_step
+    from utfproof.exact.symbolic.free_algebra import unrolling, unrolling_step
 
     sizes = sorted({(shape.heads, shape.layers) for shape in run.shapes()})
     for system in ("target", "host"):
@@ -91,7 +91,7 @@ def unrolled(run: Run) -> Iterator[Instance | Figure]:
 @check("sec:constructing/two-conditions")
 def two_conditions(run: Run) -> Iterator[Instance | Figure]:
     """The emulation lemma as identities of words; each dropped equation must spoil it."""
-    from utfproof.exact.symbolic import equal_attention_step, equal_output
+    from utfproof.exact.symbolic.free_algebra import equal_attention_step, equal_output
 
     for H, L in ((1, 1), (1, 3), (2, 1), (2, 2)):
         yield symbolic(f"H = {H}, L = {L}", equal_output(H, L))

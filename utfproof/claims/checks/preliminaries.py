@@ -91,7 +91,7 @@ def definition(shape: Shape) -> Iterator[Instance]:
 @check("def:universal-transformer/uniform-in-n")
 def uniform(run: Run) -> Iterator[Instance | Figure]:
     """Exact outputs at n = 1 ... 6 for an E that is computed once; the emulation lemma as words."""
-    from utfproof.exact.symbolic import equal_output
+    from utfproof.exact.symbolic.free_algebra import equal_output
 
     for shape in run.shapes():
         found = exact_emulation(build_host("sparse", shape), integer_target(shape), (1, 2, 3, 6))

@@ -7,8 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from utfproof.errors import MalformedInput
-from utfproof.exact.symbolic.results import RoutesDisagree
+from utfproof.exact.symbolic.words import RoutesDisagree
 from utfproof.shapes import Shape, column_groups
 
 
@@ -36,45 +35,25 @@ def block_sizes(shape: Shape) -> list[tuple[str, int, int]]:
 def block_diagonal(matrix: Any) -> BlockDiagonal:
     """Whether some permutation P of the rows of `matrix` [m, M] gives the identity over m - M zero rows, and which.
 
-    The first obstacle is named, column by column, otherwise. Raises MalformedInput for ragged or empty input.
+    The first obstacle is named, column by column, otherwise.
     """
-    table = [list(row) for row in matrix]
-    if not table or not table[0] or len({len(row) for row in table}) != 1:
-        raise MalformedInput("R_all must be a non-empty matrix with rows of one length")
-    permutation, reason = _find(np.array(table, dtype=object))
-    holds = permutation is not None and _is_identity(table, permutation)
-    if permutation is not None and not holds:
-        raise RoutesDisagree("the row permutation found by NumPy does not give the identity in plain integers")
-    return BlockDiagonal(holds, permutation, reason)
-
-
-def _find(matrix: np.ndarray) -> tuple[tuple[int, ...] | None, str]:
-    rows, columns = matrix.shape
+    table = np.asarray(matrix, dtype=object)
+    rows, columns = table.shape
     if rows < columns:
-        return None, f"{rows} rows are fewer than {columns} columns"
-    nonzero = np.asarray(matrix != 0, dtype=bool)
+        return BlockDiagonal(False, None, f"{rows} rows are fewer than {columns} columns")
     used: dict[int, int] = {}
     for column in range(columns):
-        where = np.flatnonzero(nonzero[:, column])
+        where = np.flatnonzero(table[:, column] != 0).tolist()
         if len(where) != 1:
-            return None, f"column {column} has {len(where)} nonzero entries, expected one"
-        row = int(where[0])
-        if matrix[row, column] != 1:
-            return None, f"entry ({row}, {column}) is {matrix[row, column]}, expected 1"
+            return BlockDiagonal(False, None, f"column {column} has {len(where)} nonzero entries, expected one")
+        (row,) = where
+        if table[row, column] != 1:
+            return BlockDiagonal(False, None, f"entry ({row}, {column}) is {table[row, column]}, expected 1")
         if row in used:
-            return None, f"columns {used[row]} and {column} both have their entry in row {row}"
+            return BlockDiagonal(False, None, f"columns {used[row]} and {column} both have their entry in row {row}")
         used[row] = column
-    return (*used, *(row for row in range(rows) if row not in used)), ""
-
-
-def _is_identity(table: list[list[Any]], permutation: tuple[int, ...]) -> bool:
-    if sorted(permutation) != list(range(len(table))):
-        return False
-    columns = len(table[0])
-    for place, row in enumerate(permutation):
-        expected = [0] * columns
-        if place < columns:
-            expected[place] = 1
-        if table[row] != expected:
-            return False
-    return True
+    permutation = (*used, *(row for row in range(rows) if row not in used))
+    moved = [table.tolist()[row] for row in permutation]
+    if moved != [[int(i == j) for j in range(columns)] for i in range(rows)]:
+        raise RoutesDisagree("the row permutation found by NumPy does not give the identity in plain integers")
+    return BlockDiagonal(True, permutation, "")

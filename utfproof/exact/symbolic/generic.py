@@ -1,13 +1,13 @@
 """R_all with one symbol per parameter entry: its entries as polynomials, and where they are multilinear.
 
 Symbols are numbered R_Q, R_K, R_V, U, each in index order ([L, H, m, d] and so on; tied hosts have no layer axis).
-Two routes: SymPy's polynomial ring, layer by layer from the last; and plain sums over coordinate paths, entry by entry.
+Sums over coordinate paths, entry by entry; at drawn values the product of layers must agree.
 """
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from math import prod
 from typing import Any
@@ -15,7 +15,8 @@ from typing import Any
 import numpy as np
 
 from utfproof.errors import MalformedInput, ResourceLimit
-from utfproof.exact.symbolic.results import ROUTES, RoutesDisagree
+from utfproof.exact.symbolic.words import RoutesDisagree
+from utfproof.ground.generator import integer_matrix
 from utfproof.shapes import (
     Column,
     Shape,
@@ -32,8 +33,8 @@ Monomial = tuple[int, ...]
 Entry = dict[Monomial, int]
 
 MOST_TERMS = 100_000
-MOST_EXPONENTS = 25_000_000
-"""Terms times symbols: SymPy keeps one exponent per symbol in every term."""
+POINTS = 3
+ROUTES = ("coordinate paths", "layers, at drawn points")
 
 
 @dataclass(frozen=True)
@@ -73,6 +74,11 @@ class Layout:
             start += prod(extent)
         raise MalformedInput(f"{tensor!r} is no tensor of a host")
 
+    def drawn(self) -> Iterator[list[int]]:
+        """Values of 32 bits for all entries, at `POINTS` points: different polynomials differ at one of them."""
+        for seed in range(POINTS):
+            yield [int(v) for v in integer_matrix(seed, "W_E", 1, self.size, law="uniform").reshape(-1)]
+
     def names(self) -> tuple[str, ...]:
         """A name such as R_V[0,1][2,3] (tied: R_V[1][2,3]) for every symbol."""
         out = []
@@ -85,12 +91,11 @@ class Layout:
 
 @dataclass(frozen=True)
 class GenericMatrix:
-    """R_all [m, M] with symbols for entries. `entries[row][column]` maps monomials to coefficients; `ring_entries` are
-    the same in SymPy's polynomial ring; `routes` agreed on all of them."""
+    """R_all [m, M] with symbols for entries. `entries[row][column]` maps monomials to coefficients; `routes` agreed on
+    all of them."""
 
     layout: Layout
     entries: list[list[Entry]]
-    ring_entries: list[list[Any]]
     routes: tuple[str, ...] = ROUTES
 
     @property
@@ -110,7 +115,10 @@ class GenericMatrix:
 
     def evaluate(self, R_Q: Any, R_K: Any, R_V: Any, U: Any) -> list[list[int]]:
         """R_all [m, M] at integer parameters (or exact ones that are integers)."""
-        values = self.values(R_Q, R_K, R_V, U)
+        return self.at(self.values(R_Q, R_K, R_V, U))
+
+    def at(self, values: Sequence[int]) -> list[list[int]]:
+        """R_all [m, M] at one value per symbol."""
         return [[evaluate(entry, values) for entry in row] for row in self.entries]
 
 
@@ -134,14 +142,12 @@ def generic_r_all(shape: Shape, m: int | None = None, *, tied: bool = False) -> 
     require_small(shape)
     size = matching_dimension(shape) if m is None else positive_integer("m", m)
     layout = Layout(shape, size, tied)
-    require_terms(generic_terms(shape, size), layout.size, f"R_all in symbols at {shape}, m = {size},")
-    plain = _by_paths(layout)
-    ring_entries = _by_layers(layout)
-    for row in range(size):
-        for column, entry in enumerate(plain[row]):
-            if from_ring(ring_entries[row][column]) != entry:
-                raise RoutesDisagree(f"R_all in symbols: SymPy and plain integers differ at entry ({row}, {column})")
-    return GenericMatrix(layout, plain, ring_entries)
+    require_terms(generic_terms(shape, size), f"R_all in symbols at {shape}, m = {size},")
+    found = GenericMatrix(layout, _by_paths(layout))
+    for values in layout.drawn():
+        if found.at(values) != _by_layers(layout, values):
+            raise RoutesDisagree(f"R_all in symbols at {shape}, m = {size}: coordinate paths and layers differ")
+    return found
 
 
 def require_small(shape: Shape) -> None:
@@ -150,67 +156,34 @@ def require_small(shape: Shape) -> None:
         raise ResourceLimit(f"R_all in symbols at {shape} is far too large; choose a smaller shape")
 
 
-def require_terms(terms: int, symbols: int, what: str) -> None:
+def require_terms(terms: int, what: str) -> None:
     """ResourceLimit when a polynomial computation of this many terms is too large."""
-    if terms > MOST_TERMS or terms * symbols > MOST_EXPONENTS:
+    if terms > MOST_TERMS:
         shown = str(terms) if terms < 10**12 else f"about 2^{(terms * terms).bit_length() // 2}"
         raise ResourceLimit(
-            f"{what} has {shown} terms in {symbols} symbols, the limit is {MOST_TERMS} terms and {MOST_EXPONENTS} "
-            "exponents; choose a smaller shape, or restrict to a line"
+            f"{what} has {shown} terms, the limit is {MOST_TERMS}; choose a smaller shape, or restrict to a line"
         )
 
 
-def from_ring(polynomial: Any) -> Entry:
-    """A polynomial of SymPy's ring as a dict of monomials."""
-    out = {}
-    for exponents, coefficient in polynomial.items():  # .terms() would sort them
-        if coefficient:
-            present = itertools.compress(itertools.count(), exponents)  # few of a thousand symbols
-            out[tuple(i for i in present for _ in range(exponents[i]))] = int(coefficient)
-    return out
-
-
-def symbol_ring(layout: Layout) -> tuple[Any, tuple[Any, ...]]:
-    """SymPy's polynomial ring over the integers with a generator per parameter entry."""
-    from sympy import ZZ
-    from sympy.polys.rings import PolyRing
-
-    ring = PolyRing([f"x{i}" for i in range(layout.size)], ZZ)
-    return ring, ring.gens
-
-
-def _by_layers(layout: Layout) -> list[list[Any]]:
-    """SymPy: S_l = [R_Q^l, R_K^l, R_V^{l,h} S_{l+1} for each h], columns keyed by (kind, word, coordinate)."""
-    ring, symbols = symbol_ring(layout)
-    shape, m = layout.shape, layout.m
-
-    def matrix(tensor: str, columns: int, *lead: int) -> list[list[Any]]:
-        return [[symbols[layout.number(tensor, *lead, i, j)] for j in range(columns)] for i in range(m)]
-
-    def column(table: list[list[Any]], j: int) -> list[Any]:
-        return [row[j] for row in table]
-
-    output = matrix("U", shape.d_out)
-    current: dict[Column, list[Any]] = {Column("OV", (), j): column(output, j) for j in range(shape.d_out)}
+def _by_layers(layout: Layout, values: Sequence[int]) -> list[list[int]]:
+    """R_all [m, M] at these values, from the last layer on: S_l = [R_Q^l, R_K^l, R_V^{l,h} S_{l+1} for each h], columns
+    keyed by (kind, word, coordinate)."""
+    tensors, start = {}, 0
+    for name, extent in layout.blocks:
+        tensors[name] = np.array(values[start : start + prod(extent)], dtype=object).reshape(extent)
+        start += prod(extent)
+    shape = layout.shape
+    current = {Column("OV", (), j): tensors["U"][:, j] for j in range(shape.d_out)}
     for layer in reversed(range(shape.layers)):
-        longer: dict[Column, list[Any]] = {}
+        longer: dict[Column, np.ndarray] = {}
         for head in range(shape.heads):
-            for kind in ("Q", "K"):
-                reader = matrix("R_" + kind, shape.head_dim, layer, head)
-                for j in range(shape.head_dim):
-                    longer[Column(kind, (head,), j)] = column(reader, j)
-            value = matrix("R_V", m, layer, head)
-            for key, entries in current.items():
-                moved = []
-                for row in value:
-                    total = ring.zero
-                    for a, b in zip(row, entries, strict=True):
-                        total = total + a * b
-                    moved.append(total)
-                longer[key._replace(word=(head, *key.word))] = moved
+            place = (head,) if layout.tied else (layer, head)
+            for kind, j in itertools.product(("Q", "K"), range(shape.head_dim)):
+                longer[Column(kind, (head,), j)] = tensors["R_" + kind][place][:, j]
+            for key, column in current.items():
+                longer[key._replace(word=(head, *key.word))] = tensors["R_V"][place] @ column
         current = longer
-    order = [column_at(shape, j) for j in range(matching_dimension(shape))]
-    return [[current[key][row] for key in order] for row in range(m)]
+    return np.stack([current[column_at(shape, j)] for j in range(matching_dimension(shape))], axis=1).tolist()
 
 
 def _by_paths(layout: Layout) -> list[list[Entry]]:
@@ -241,37 +214,29 @@ def _by_paths(layout: Layout) -> list[list[Entry]]:
 
 @dataclass(frozen=True)
 class Multilinearity:
-    """Whether every entry of R_all has degree at most 1 in every single parameter. Where it fails: the first entry in
-    canonical column order (then by row), the column it is in, and a monomial with a repeated factor."""
+    """Whether every entry of R_all has degree at most 1 in every single parameter. Where it fails: a monomial with a repeated
+    factor, of the first such entry in canonical column order, then by row."""
 
     holds: bool
     highest: int
-    entry: tuple[int, int] | None = None
-    column: Column | None = None
     monomial: str = ""
     routes: tuple[str, ...] = ROUTES
 
 
 def multilinearity(generic: GenericMatrix) -> Multilinearity:
-    """Degree of each entry of R_all in each single parameter: by SymPy's degrees, and by counting letters of monomials.
+    """Degree of each entry of R_all in each single parameter, by counting letters of monomials.
 
     The paper calls the entries multilinear (proof of thm:random-R): true untied; tied it fails from L = 2 on.
     """
-    layout, names = generic.layout, generic.layout.names()
-    highest, first, repeated = 0, None, ""
+    layout, highest, repeated = generic.layout, 0, ""
     for column in range(matching_dimension(layout.shape)):
         for row in range(layout.m):
             entry = generic.entries[row][column]
             counted = max((max(map(monomial.count, monomial)) for monomial in entry), default=0)
-            degrees = generic.ring_entries[row][column].degrees()
-            if max(degrees, default=0) != counted:
-                raise RoutesDisagree(f"degrees of entry ({row}, {column}): SymPy {max(degrees)}, counted {counted}")
             highest = max(highest, counted)
-            if counted > 1 and first is None:
-                first = row, column
+            if counted > 1 and not repeated:
+                names = layout.names()
                 worst = min(monomial for monomial in entry if len(set(monomial)) < len(monomial))
                 powers = {i: worst.count(i) for i in worst}
                 repeated = " ".join(names[i] + (f"^{power}" if power > 1 else "") for i, power in powers.items())
-    if first is None:
-        return Multilinearity(True, highest)
-    return Multilinearity(False, highest, first, column_at(layout.shape, first[1]), repeated)
+    return Multilinearity(not repeated, highest, repeated)

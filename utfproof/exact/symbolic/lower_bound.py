@@ -7,16 +7,16 @@ m x m value matrices with m^2 < H^L satisfy a linear relation over head words th
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import reduce
 from typing import Any
 
 import numpy as np
 
 from utfproof.errors import MalformedInput, ResourceLimit
 from utfproof.exact import rational
-from utfproof.exact.symbolic.results import ROUTES, IdentityResult, RoutesDisagree, decide
-from utfproof.exact.symbolic.words import Letter, Polynomial, collect
+from utfproof.exact.symbolic.words import RoutesDisagree
 from utfproof.ground.arrays import exact
 from utfproof.shapes import Word, head_words, positive_integer, word_at, word_index
 
@@ -59,54 +59,39 @@ class Spanning:
     routes: tuple[str, ...] = ("NumPy", "plain integers")
 
 
-def spanning(
-    heads: int, layers: int, *, order: str = "lemma", stay: Matrix | None = None, move: Matrix | None = None
-) -> Spanning:
+def spanning(heads: int, layers: int, *, order: str = "lemma") -> Spanning:
     """The spanning lemma: with A^{(s)}_{i,h} = I where h = s_i and B elsewhere, v^{(s)}_h = (product over h)_{1,1} = 1[h = s].
 
-    The product is taken in the named order. stay and move: other 2x2 matrices in place of I and B.
+    The product is taken in the named order.
     """
     if order not in ORDERS:
         raise MalformedInput(f"order {order!r} is none of {', '.join(ORDERS)}")
     count = _word_count(heads, layers)
     if count > MOST_VECTORS:
         raise ResourceLimit(f"{count} vectors exceed the limit of {MOST_VECTORS}; choose a smaller shape")
-    pair = (STAY if stay is None else stay, MOVE if move is None else move)
-    for matrix in pair:
-        if any(sum(row) != 1 or min(row) < 0 for row in matrix):
-            raise MalformedInput(f"{matrix} is not row-stochastic")
-    table = [list(_vector(s, heads, order, pair)) for s in head_words(heads, layers)]
-    if not np.array_equal(np.array(table, dtype=object), _vectors(heads, layers, order, pair)):
+    words = list(head_words(heads, layers))
+    table = [[_entry(s, word, order) for word in words] for s in words]
+    vectors = np.array(table, dtype=object)
+    if not np.array_equal(vectors, _vectors(heads, layers, order)):
         raise RoutesDisagree("spanning lemma: NumPy and plain integers give different vectors")
-    difference = next(
-        (
-            f"v^(s)_h = {value} at s = {word_at(i, layers, heads)}, h = {word_at(j, layers, heads)}"
-            for i, row in enumerate(table)
-            for j, value in enumerate(row)
-            if value != int(i == j)
-        ),
-        "0",
-    )
-    return Spanning(difference == "0", order, count, rational.rank(np.array(table, dtype=object)), difference)
+    wrong = np.argwhere(vectors != np.eye(count, dtype=int))
+    difference = "0"
+    if len(wrong):
+        i, j = wrong[0]
+        difference = f"v^(s)_h = {table[i][j]} at s = {words[i]}, h = {words[j]}"
+    return Spanning(difference == "0", order, count, rational.rank(vectors), difference)
 
 
-def _vector(s: Word, heads: int, order: str, pair: tuple[Matrix, Matrix]) -> Iterator[int]:
-    """v^(s), word by word: products of 2x2 matrices in plain integers."""
-    for word in head_words(heads, len(s)):
-        factors = [pair[0] if letter == wanted else pair[1] for letter, wanted in zip(word, s, strict=True)]
-        if order == "unrolling":
-            factors.reverse()
-        product = factors[0]
-        for factor in factors[1:]:
-            product = _product(product, factor)
-        yield product[0][0]
+def _entry(s: Word, word: Word, order: str) -> int:
+    """v^(s)_word: a product of 2x2 matrices in plain integers."""
+    factors = [STAY if letter == wanted else MOVE for letter, wanted in zip(word, s, strict=True)]
+    return reduce(_product, factors if order == "lemma" else factors[::-1])[0][0]
 
 
-def _vectors(heads: int, layers: int, order: str, pair: tuple[Matrix, Matrix]) -> np.ndarray:
+def _vectors(heads: int, layers: int, order: str) -> np.ndarray:
     """All v^(s) at once [H^L, H^L]: one layer of all products [words, words, 2, 2] after the other."""
-    stay, move = (np.array(matrix, dtype=np.int64) for matrix in pair)
     kept = np.eye(heads, dtype=bool)[:, :, None, None]
-    layer = np.where(kept, stay, move)  # [s_i, h_i, 2, 2]
+    layer = np.where(kept, STAY, MOVE)  # [s_i, h_i, 2, 2]
     products = layer
     for _ in range(layers - 1):
         a, b = products[:, None, :, None], layer[None, :, None, :]
@@ -114,27 +99,6 @@ def _vectors(heads: int, layers: int, order: str, pair: tuple[Matrix, Matrix]) -
         size = products.shape[0] * heads
         products = step.reshape(size, size, 2, 2)
     return products[:, :, 0, 0].astype(object)
-
-
-def absorbing_identity() -> IdentityResult:
-    """I B = B I = B B = B: a product of I's and B's is B once it holds a B, in any order and of any length, which gives
-    the spanning lemma for every H and L. Routes: SymPy matrices, plain integers."""
-    import sympy as sp
-
-    def sides(products: dict[str, Any], wanted: Matrix) -> dict[str, tuple[Polynomial, Polynomial]]:
-        return {name: (_entries(product), _entries(wanted)) for name, product in products.items()}
-
-    pairs = {"I B": (STAY, MOVE), "B I": (MOVE, STAY), "B B": (MOVE, MOVE)}
-    first = sides({name: (sp.Matrix(a) * sp.Matrix(b)).tolist() for name, (a, b) in pairs.items()}, MOVE)
-    second = sides({name: _product(a, b) for name, (a, b) in pairs.items()}, MOVE)
-    return decide("B absorbs", first, second)
-
-
-def _entries(matrix: Sequence[Sequence[Any]]) -> Polynomial:
-    """A matrix as a combination of letters e[i,j]."""
-    return collect(
-        ((Letter("e", i, j),), int(value)) for i, row in enumerate(matrix) for j, value in enumerate(row) if value
-    )
 
 
 # --- null vector ---------------------------------------------------------------------------------------------------
@@ -238,72 +202,3 @@ def relation_pairing(grid: list[list[Matrix]], y: Sequence[int], weights: Sequen
     if pairing == 0:
         raise RoutesDisagree("null-vector lemma: the target's products satisfy the relation y too")
     return pairing
-
-
-def padding_identity(R: Any, found: NullVector, d_in: int, *, tied: bool = False) -> IdentityResult:
-    """From d_in = 1 to any d_in: targets with M^{l,h} = W^{l,h} e_1 e_1^T, and indeterminate E [d_in, m], U [m, d_out = d_in].
-
-    Entry (1,1) of E R_w U is tr(R_w X) with X = U e_1 e_1^T E, the d_in = 1 problem, for every word w; and
-    sum_w y_w (E R_w U)_{1,1} is the zero polynomial in E and U, while sum_w y_w (M_w)_{1,1} = y_{h*} != 0.
-    """
-    positive_integer("d_in", d_in)
-    heads, layers, m = found.heads, found.layers, found.m
-    grid = _grid(R, heads, layers, tied)
-    if len(grid[0][0]) != m:
-        raise MalformedInput(f"R has m = {len(grid[0][0])}, the null vector was found for m = {m}")
-    if heads**layers * m * m * d_in > 3_000:
-        raise ResourceLimit(f"{heads}^{layers} words with m = {m}, d_in = {d_in} are too many to expand in symbols")
-    first = _padding_by_sympy(R, found, d_in, tied)
-    second: dict[str, tuple[Polynomial, Polynomial]] = {}
-    relation: Polynomial = {}
-    target = 0
-    for coefficient, word in zip(found.y, head_words(heads, layers), strict=True):
-        product, weight = grid[0][word[0]], found.weights[0][word[0]]
-        for layer in range(1, layers):
-            product = _product(product, grid[layer][word[layer]])
-            weight *= found.weights[layer][word[layer]]
-        form = collect(
-            ((Letter("E", 0, i), Letter("U", j, 0)), product[i][j]) for i in range(m) for j in range(m) if product[i][j]
-        )
-        second[f"w = {word}"] = (form, form)
-        relation = collect([*relation.items(), *((w, coefficient * c) for w, c in form.items())])
-        target += coefficient * weight
-    second["relation"] = (relation, {})
-    second["target"] = ({(): target} if target else {}, {(): found.y[word_index(found.word, heads)]})
-    return decide(f"padding to d_in = {d_in}, H = {heads}, L = {layers}, m = {m}", first, second, ROUTES)
-
-
-def _padding_by_sympy(R: Any, found: NullVector, d_in: int, tied: bool) -> dict[str, tuple[Polynomial, Polynomial]]:
-    import sympy as sp
-
-    heads, layers, m = found.heads, found.layers, found.m
-    names = {("E", i, j): sp.Symbol(f"E_{i}_{j}") for i in range(d_in) for j in range(m)}
-    names |= {("U", i, j): sp.Symbol(f"U_{i}_{j}") for i in range(m) for j in range(d_in)}
-    letters = {symbol: Letter(*key) for key, symbol in names.items()}
-    E = sp.Matrix(d_in, m, lambda i, j: names["E", i, j])
-    U = sp.Matrix(m, d_in, lambda i, j: names["U", i, j])
-    inner = U[:, 0] * E[0, :]
-    corner = sp.zeros(d_in, d_in)
-    corner[0, 0] = 1
-
-    def read(expression: Any) -> Polynomial:
-        out: Polynomial = {}
-        for term, value in sp.expand(expression).as_coefficients_dict().items():
-            if value:
-                out[tuple(sorted(letters[factor] for factor in term.free_symbols))] = int(value)
-        return out
-
-    out, relation, wanted = {}, sp.Integer(0), sp.zeros(d_in, d_in)
-    rows = word_products(R, heads, layers, tied=tied)
-    for coefficient, word, row in zip(found.y, head_words(heads, layers), rows, strict=True):
-        product = sp.Matrix(m, m, [int(x) for x in row])
-        entry = (E * product * U)[0, 0]
-        out[f"w = {word}"] = (read(entry), read((product * inner).trace()))
-        relation += coefficient * entry
-        value = corner
-        for layer, head in enumerate(word):
-            value = value * (found.weights[layer][head] * corner)
-        wanted += coefficient * value
-    out["relation"] = (read(relation), {})
-    out["target"] = (read(wanted[0, 0]), {(): found.y[word_index(found.word, heads)]})
-    return out

@@ -5,7 +5,7 @@ Shared by both routes of `free_algebra`: only the arithmetic is done twice.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from utfproof.errors import MalformedInput
@@ -119,18 +119,3 @@ def step_value(system: str, prefix: str) -> Letter:
 def step_summand(systems: Systems, system: str, prefix: str) -> Letters:
     """P X N, or P~ X E R: the summand of X^{l-1} that belongs to an indeterminate word."""
     return (step_attention(system, prefix), *systems.start(system), step_value(system, prefix))
-
-
-def step_closed(systems: Systems, system: str, prefix: str, head: int) -> Letters:
-    """The summand of X^l for the word (prefix, head) at an indeterminate layer l."""
-    attention, value = systems.attention(system, "l", head), systems.value(system, "l", head)
-    return (attention, *step_summand(systems, system, prefix), value)
-
-
-def step_readers(systems: Systems) -> Iterator[tuple[str, Letters, Letters]]:
-    """(label, target's reader, host's reader) of a layer and of the output, the target's output reader being empty."""
-    for kind in KINDS:
-        for head in range(systems.heads):
-            target, host = systems.reader(TARGET, kind, "l", head), systems.reader(HOST, kind, "l", head)
-            yield f"{kind}[l,{head}]", (target,), (host,)
-    yield "OV", (), (U,)

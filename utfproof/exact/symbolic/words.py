@@ -1,13 +1,21 @@
-"""Words in a free algebra, in plain Python: letters, words as tuples, polynomials as dicts word -> integer.
-
-Letters do not commute.
-"""
+"""Sums of words in letters that do not commute, in plain Python and in SymPy, and how the two are held against each other."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from functools import reduce
 from itertools import zip_longest
-from typing import NamedTuple
+from operator import mul
+from typing import Any, NamedTuple
+
+from utfproof.errors import Undecided
+
+ROUTES = ("SymPy", "plain integers")
+
+
+class RoutesDisagree(Undecided):
+    """Two computations of the same object differ: a defect of the software, never a verdict."""
 
 
 class Letter(NamedTuple):
@@ -23,79 +31,135 @@ class Letter(NamedTuple):
 
 
 Letters = tuple[Letter, ...]
-Polynomial = dict[Letters, int]
 
 
-def collect(terms: Iterable[tuple[Letters, int]]) -> Polynomial:
-    """The sum of these terms, without zero coefficients."""
-    out: Polynomial = {}
-    for word, coefficient in terms:
-        total = out.get(word, 0) + coefficient
-        if total:
-            out[word] = total
-        else:
-            out.pop(word, None)
-    return out
+class Words(dict[Letters, int]):
+    """An integer combination of words, without zero coefficients."""
+
+    @staticmethod
+    def collect(terms: Iterable[tuple[Letters, int]]) -> Words:
+        """The sum of these terms."""
+        out = Words()
+        for word, coefficient in terms:
+            out[word] = out.get(word, 0) + coefficient
+        return Words({word: coefficient for word, coefficient in out.items() if coefficient})
+
+    def __add__(self, other: Words) -> Words:
+        return Words.collect([*self.items(), *other.items()])
+
+    def __sub__(self, other: Words) -> Words:
+        return Words.collect([*self.items(), *((word, -coefficient) for word, coefficient in other.items())])
+
+    def __mul__(self, other: Words) -> Words:
+        return Words.collect((u + v, a * b) for u, a in self.items() for v, b in other.items())
+
+    def __str__(self) -> str:
+        """A few terms, plus and minus in turn; "0" for zero."""
+        # words may mix layers "" and 1, 2, ...: compare their printed form
+        ordered = sorted(self.items(), key=lambda term: [str(letter) for letter in term[0]])
+        signs = [[term for term in ordered if (term[1] < 0) == negative] for negative in (False, True)]
+        mixed = [term for pair in zip_longest(*signs) for term in pair if term is not None]
+        parts = []
+        for word, c in mixed[:4]:
+            factor = "" if abs(c) == 1 else f"{abs(c)} "
+            parts.append(("- " if c < 0 else "+ ") + factor + (" ".join(map(str, word)) or "1"))
+        text = " ".join(parts).removeprefix("+ ") or "0"
+        return text + (f" and {len(self) - len(parts)} more" if len(self) > len(parts) else "")
 
 
-def add(*summands: Polynomial) -> Polynomial:
-    """Sum of polynomials."""
-    return collect(term for summand in summands for term in summand.items())
+class Plain:
+    """The arithmetic of `Words`: values that know + and *, from letters and back."""
+
+    def word(self, letters: Letters) -> Any:
+        """A single word."""
+        return Words({letters: 1})
+
+    def renamed(self, value: Any, names: Mapping[Letter, Letter]) -> Any:
+        """Each letter replaced by its new name, where it has one."""
+        return Words.collect((tuple(names.get(letter, letter) for letter in word), c) for word, c in value.items())
+
+    def rewritten(self, value: Any, rules: Mapping[Letters, Letters]) -> Any:
+        """The left side of each rule replaced by its right side. Rules start with a letter that a word holds at most once."""
+
+        def rewrite(word: Letters) -> Letters:
+            for left, right in rules.items():
+                for start in range(len(word) - len(left) + 1):
+                    if word[start : start + len(left)] == left:
+                        return word[:start] + right + word[start + len(left) :]
+            return word
+
+        return Words.collect((rewrite(word), c) for word, c in value.items())
+
+    def read(self, value: Any) -> Words:
+        """The words of a value."""
+        return Words(value)
 
 
-def subtract(left: Polynomial, right: Polynomial) -> Polynomial:
-    """left - right."""
-    return collect([*left.items(), *((word, -coefficient) for word, coefficient in right.items())])
+class SymPy(Plain):
+    """The same by SymPy's non-commuting symbols, expansion and substitution."""
+
+    def __init__(self) -> None:
+        self._letters: dict[Any, Letter] = {}
+
+    def _symbol(self, letter: Letter) -> Any:
+        import sympy as sp
+
+        symbol = sp.Symbol(str(letter), commutative=False)
+        self._letters[symbol] = letter
+        return symbol
+
+    def word(self, letters: Letters) -> Any:
+        import sympy as sp
+
+        return reduce(mul, map(self._symbol, letters), sp.Integer(1))
+
+    def renamed(self, value: Any, names: Mapping[Letter, Letter]) -> Any:
+        return value.expand().xreplace({self._symbol(old): self._symbol(new) for old, new in names.items()})
+
+    def rewritten(self, value: Any, rules: Mapping[Letters, Letters]) -> Any:
+        value = value.expand()
+        for left, right in rules.items():
+            value = value.subs(self.word(left), self.word(right))
+        return value
+
+    def read(self, value: Any) -> Words:
+        import sympy as sp
+
+        def letters(factor: Any) -> Letters:
+            base, exponent = factor.as_base_exp()
+            return (self._letters[base],) * int(exponent)
+
+        terms = (term.args_cnc() for term in sp.Add.make_args(value.expand()))
+        return Words.collect((sum(map(letters, factors), ()), int(sp.Mul(*numbers))) for numbers, factors in terms)
 
 
-def multiply(*factors: Polynomial) -> Polynomial:
-    """Product of polynomials, in this order."""
-    out: Polynomial = {(): 1}
-    for factor in factors:
-        out = collect((u + v, a * b) for u, a in out.items() for v, b in factor.items())
-    return out
+@dataclass(frozen=True)
+class IdentityResult:
+    """An identity, checked. `terms`: words compared; `difference`: "0", or where and by how much the first failing
+    comparison fails; `routes`: the computations that agreed on every word."""
+
+    statement: str
+    holds: bool
+    terms: int
+    difference: str
+    routes: tuple[str, ...] = ROUTES
 
 
-def one(*letters: Letter) -> Polynomial:
-    """The polynomial that is a single word."""
-    return {letters: 1}
+Sides = dict[str, tuple[Words, Words]]
+"""Named comparisons: the left and the right side of each."""
 
 
-def renamed(polynomial: Polynomial, names: Mapping[Letter, Letter]) -> Polynomial:
-    """Each letter replaced by its new name, where it has one."""
-    return collect((tuple(names.get(letter, letter) for letter in word), c) for word, c in polynomial.items())
-
-
-def rewritten(polynomial: Polynomial, rules: Mapping[Letters, Letters]) -> Polynomial:
-    """Each word with the first subword that is some rule's left side replaced by its right side, once.
-
-    Rules are meant to start with a letter that a word holds at most once (E), so once is enough.
-    """
-    lengths = sorted({len(left) for left in rules}, reverse=True)
-
-    def rewrite(word: Letters) -> Letters:
-        for start in range(len(word)):
-            for length in lengths:
-                right = rules.get(word[start : start + length])
-                if right is not None:
-                    return word[:start] + right + word[start + length :]
-        return word
-
-    return collect((rewrite(word), c) for word, c in polynomial.items())
-
-
-def show(polynomial: Polynomial, limit: int = 4) -> str:
-    """A few terms, for people; "0" for zero."""
-    if not polynomial:
-        return "0"
-    # words may mix layers "" and 1, 2, ...: compare their printed form; plus and minus in turn
-    ordered = sorted(polynomial.items(), key=lambda term: [str(letter) for letter in term[0]])
-    signs = [[term for term in ordered if (term[1] < 0) == negative] for negative in (False, True)]
-    mixed = [term for pair in zip_longest(*signs) for term in pair if term is not None]
-    parts = []
-    for word, c in mixed[:limit]:
-        factor = "" if abs(c) == 1 else f"{abs(c)} "
-        parts.append(("- " if c < 0 else "+ ") + factor + (" ".join(map(str, word)) or "1"))
-    rest = len(polynomial) - len(parts)
-    text = " ".join(parts).removeprefix("+ ")
-    return text + (f" and {rest} more" if rest else "")
+def decide(statement: str, sides: Callable[[Plain], Sides]) -> IdentityResult:
+    """The verdict on all comparisons, computed in SymPy and in plain Python. RoutesDisagree names the first comparison in which
+    the two differ."""
+    first, second = sides(SymPy()), sides(Plain())
+    terms, difference = 0, "0"
+    for label, (left, right) in first.items():
+        if (left, right) != second.get(label):
+            raise RoutesDisagree(f"{statement}: {ROUTES[0]} and {ROUTES[1]} differ at {label}")
+        terms += len(left.keys() | right.keys())
+        if difference == "0" and left != right:
+            difference = f"{label}: {left - right}"
+    if terms == 0 or len(first) != len(second):
+        raise RoutesDisagree(f"{statement}: nothing was compared, or not the same")
+    return IdentityResult(statement, difference == "0", terms, difference)
