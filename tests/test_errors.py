@@ -103,7 +103,7 @@ def require_packages(arguments):
     """Skip where the command needs a package that is not installed."""
     if arguments[0] in ("train", "tables"):
         pytest.importorskip("torch")
-    if arguments[0] == "figure" or "--plot" in arguments:
+    if "--plot" in arguments:
         pytest.importorskip("matplotlib")
 
 
@@ -255,7 +255,6 @@ def test_a_variable_that_is_not_set_is_not_the_working_directory(place, capsys, 
 
 PICTURES = {
     "frontier": ["frontier", "--plot", "OUT"],
-    "figure": ["figure", "scaling", "-o", "OUT"],
 }
 
 
@@ -467,7 +466,6 @@ OPTIONS = {
     "an engine": (["emulate", "sparse", *SMALL, "--engine", "quantum"], 2, "choose m-wide, index-map"),
     "a layout": (["embed", "sparse", "target.safetensors", "-o", "o.safetensors", "--layout", "x"], 2, "layout 'x'"),
     "a preset": (["train", "nothing"], 2, "names are TASK/HOST/VARIANT"),
-    "a figure": (["figure", "nothing", "-o", "f.svg"], 2, "choose scaling"),
     "a preset of too many layers": (
         ["train", "parentheses/sparse/attention", "--set", "layers=1000000000"],
         3,

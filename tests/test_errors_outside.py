@@ -35,7 +35,6 @@ ABSENT = {
     "search numerical": ([*SEARCH, "--device", "cuda"], " -m pip install torch"),
     "train": (["train", "parentheses/sparse/attention"], " -m pip install torch"),
     "train --threads": (["train", "parentheses/sparse/attention", "--threads", 1], " -m pip install torch"),
-    "figure": (["figure", "scaling", "-o", "f.svg"], " -m pip install matplotlib"),
     "frontier": (["frontier", "--plot", "f.svg"], " -m pip install matplotlib"),
     "sweep": (["sweep", EXAMPLE, "--scheduler", "tcp://127.0.0.1:1"], " -m pip install dask"),
 }

@@ -15,7 +15,7 @@ from fixed_attention import accuracy  # noqa: E402
 from test_tasks import stack_balanced, written  # noqa: E402
 
 from utfproof.training import presets as presets_module  # noqa: E402
-from utfproof.training.presets import PAPER_HOSTS, PRESETS, SETTINGS, VARIANTS, preset, scaling_presets  # noqa: E402
+from utfproof.training.presets import PAPER_HOSTS, PRESETS, SETTINGS, VARIANTS, preset  # noqa: E402
 from utfproof.training.step import Trainer  # noqa: E402
 from utfproof.training.task import Baseline, Batch, Kind, seeded  # noqa: E402
 from utfproof.training.tasks import TASKS, kind_of, task_named  # noqa: E402
@@ -84,21 +84,6 @@ def test_overrides():
 def test_impossible_overrides(wrong):
     with pytest.raises(MalformedInput):
         preset("2-hop/random/attention", **wrong)
-
-
-def test_scaling_sweeps():
-    assert all(point.m == paper_dimension(point.shape) for point in scaling_presets("m-bar"))
-    assert all(point.m == point.heads * point.head_dim for point in scaling_presets("Hd"))
-    ratios = [point.m / 1024 for point in scaling_presets("ratio", "theory")]
-    assert (min(ratios), max(ratios)) == (0.5, 2.0)
-    every = scaling_presets("all", length=30)
-    assert len(every) == len(set(every)) == 6 + 5 + 8 - 1
-    for panel, changes in (("width", {}), ("m-bar", {"m": 5})):
-        with pytest.raises(MalformedInput):
-            scaling_presets(panel, **changes)
-
-
-# --- baselines --------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("hops", [1, 2, 3, 4])

@@ -1,7 +1,6 @@
 """Runs of `utfproof train`: checkpoints bit for bit, early stopping, refusals, sweeps; and faults that break them."""
 
 import errno
-import itertools
 import json
 import os
 import signal
@@ -453,16 +452,3 @@ def test_a_device_without_memory_is_exit_3(tmp_path, monkeypatch, capsys, error)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(Trainer, "step", fail)
     assert refused(capsys, "train", NAME, "--steps", 2, "--batch", 2, code=3).startswith("utfproof: out of memory")
-
-
-def test_a_panel_of_the_scaling_figure_is_one_command(tmp_path, monkeypatch, capsys):
-    from utfproof.training import presets
-
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(presets, "_HEAD_DIMS", {"m-bar": (1, 2), "Hd": (2,)})
-    name = "2-hop/random/residual-norm"
-    arguments = ["--scaling", "m-bar", "--steps", "1", "--batch", "2", "--eval-sequences", "5", "--json"]
-    assert command_line(name, *arguments) == 0
-    assert [point["preset"]["head_dim"] for point in json.loads(capsys.readouterr().out)["points"]] == [1, 2]
-    assert "--scaling is about" in refused(capsys, "train", NAME, *arguments)
-    assert len(list(itertools.chain((tmp_path / "results" / "training").iterdir()))) == 2

@@ -1,4 +1,4 @@
-"""Result files, the paper's tables and the scaling figure; nothing here needs PyTorch."""
+"""Result files, the paper's tables and charts; nothing here needs PyTorch."""
 
 import json
 import math
@@ -110,8 +110,7 @@ def test_files_without_a_setting_are_of_setting_theory():
     del document["setting"], document["stopped_early"]
     assert from_document(document, "old").setting == "theory"
     old = [run for run in read_results(ROOT / DEFAULT_FOLDER) if run.setting == "theory"]
-    assert len(old) == 346
-    assert tables.coverage(paper_cells(old)[0]).startswith("57 of the paper's 75 cells run in full")
+    assert tables.coverage(paper_cells(old)).startswith("57 of the paper's 75 cells run in full")
 
 
 def test_keys_tell_computations_apart():
@@ -198,34 +197,32 @@ def test_every_cell_finds_its_place(setting):
         for variant, title in PAPER_VARIANTS.items():
             for host in PAPER_HOSTS:
                 results = [run(preset(f"{task}/{host}/{variant}", setting), accuracy=0.321)]
-                cells, further = paper_cells(results, setting)
-                assert not further
+                cells = paper_cells(results, setting)
                 assert list(cells) == [(task, host, title)]
                 assert cells[task, host, title].accuracies == (0.321,)
-                assert paper_cells(results, "theory" if setting == "paper" else "paper") == ({}, [])
+                assert paper_cells(results, "theory" if setting == "paper" else "paper") == {}
 
 
 def test_mean_and_deviation_over_seeds_and_marks():
     point = preset("1-hop/random/residual-norm")
     three = [run(point, seed, accuracy=accuracy) for seed, accuracy in enumerate((0.9, 0.95, 1.0))]
-    ((cell,), _) = (list(paper_cells(three, "paper")[0].values()), 0)
+    (cell,) = paper_cells(three, "paper").values()
     assert cell.accuracy == "95.0 ± 5.0"
     assert cell.circumstances == "3 seeds, 10000 steps, cpu"
     early = run(point, accuracy=1.0, steps=2500, stopped_early=True, device="cuda", dtype="tf32")
-    (cell,) = paper_cells([early], "paper")[0].values()
+    (cell,) = paper_cells([early], "paper").values()
     assert (cell.accuracy, cell.complete) == ("100.0 †", True)
     assert cell.circumstances == "1 seed, 2500 steps, cuda, tf32"
-    (cell,) = paper_cells([early, *three[1:]], "paper")[0].values()
+    (cell,) = paper_cells([early, *three[1:]], "paper").values()
     assert len(cell.accuracies) == 2  # a run on another dtype is the same cell, one that was brief is not
 
 
 def test_brief_runs_are_marked_and_give_way():
     brief = run(preset(NAME, steps=50), accuracy=0.2, complete=False)
-    (cell,) = paper_cells([brief], "paper")[0].values()
+    (cell,) = paper_cells([brief], "paper").values()
     assert cell.accuracy == "20.0 *"
-    cells, further = paper_cells([brief, run(accuracy=0.3)], "paper")
+    cells = paper_cells([brief, run(accuracy=0.3)], "paper")
     assert [cell.accuracy for cell in cells.values()] == ["30.0"]
-    assert [(item.name, item.differences) for item in further] == [("1-hop/sparse-front/attention", "steps 50")]
 
 
 @pytest.mark.parametrize(
@@ -233,9 +230,7 @@ def test_brief_runs_are_marked_and_give_way():
 )
 def test_another_experiment_is_no_cell(changes):
     name = "1-hop/random/residual-norm"
-    cells, further = paper_cells([run(preset(name, **changes))], "paper")
-    assert not cells
-    assert all(name in further[0].differences for name in changes if name != "host")
+    assert not paper_cells([run(preset(name, **changes))], "paper")
 
 
 def test_the_committed_cells_by_an_independent_count():
@@ -263,7 +258,7 @@ def test_the_committed_cells_by_an_independent_count():
     runs = read_results(ROOT / DEFAULT_FOLDER)
     ours = {}
     for setting in ("paper", "theory"):
-        for (task, host, title), cell in paper_cells(runs, setting)[0].items():
+        for (task, host, title), cell in paper_cells(runs, setting).items():
             variant = next(name for name, said in PAPER_VARIANTS.items() if said == title)
             point = preset(f"{task}/{host}/{variant}", setting)
             if cell.complete:
@@ -325,29 +320,9 @@ def test_what_hosts_hold_stands_beside_what_training_finds():
     assert row[:3] == ["theory: 2-hop, residual, width 30", "random, m = 2266", "99.3"]
 
 
-def test_the_scaling_figure(tmp_path, cli):
-    pytest.importorskip("matplotlib")
-    from utfproof.training.figure import scaling_points
-
-    point = preset("2-hop/random/residual-norm")
-    runs = [run(point, seed) for seed in range(2)] + [run(replace(point, m=512)), run(preset(point.name, "theory"))]
-    runs += [run(preset(point.name, length=30), complete=True)]
-    found = {(p.panel, p.m, len(p.measured.accuracies)) for p in scaling_points(runs)}
-    assert found == {("m-bar", 1024, 2), ("ratio", 1024, 2), ("ratio", 512, 1)}
-    for one in runs:
-        write_result(one, tmp_path / "results")
-    code, out, err = cli(
-        "figure", "scaling", "--results", tmp_path / "results", "-o", tmp_path / "scaling.svg", "--json"
-    )
-    assert code == 0, err
-    assert len(json.loads(out)["points"]) == 3
-    assert (tmp_path / "scaling.svg").read_text().lstrip().startswith("<?xml")
-    assert cli("figure", "other", "-o", tmp_path / "x.svg")[0] == 2
-
-
 def test_charts_show_the_runs_that_are_cells():
     pytest.importorskip("matplotlib")
-    from utfproof.reporting import training_charts as charts
+    from utfproof.reporting import charts
 
     cell = run(preset("1-hop/random/residual-norm"), curve=[(1, 3.0, 0.1), (2, 2.0, 0.2)])
     other = run(preset("1-hop/random/residual-norm", m=500), seed=7, curve=cell.curve)
@@ -355,3 +330,9 @@ def test_charts_show_the_runs_that_are_cells():
     assert "random, paper, seed 0" in drawn
     assert "seed 7" not in drawn
     assert "2-hop, MLP, trained" in charts.variants([cell])
+    point = preset("2-hop/random/residual-norm")
+    swept = [run(point), run(point, seed=1), run(replace(point, m=512)), run(preset(point.name, length=30))]
+    drawn = charts.scaling(swept)
+    assert "m = m̄, d swept, paper" in drawn
+    assert "m swept, paper" in drawn
+    assert "m = H d" not in drawn

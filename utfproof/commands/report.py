@@ -25,8 +25,8 @@ def report(
 ) -> Outcome:
     """Gather a folder of results in one self-contained HTML page.
 
-    Results are those of verify, frontier, emulate, bench, train and sweeps, and certificates.
-    Files are known by their content; others are listed as not shown. Charts need matplotlib. Exit 0: the page is written,
+    Results are those of verify, frontier, bench, train, optimum and sweeps, outputs of commands, certificates, and CSV files.
+    Files are known by their content; others are listed as not shown. Exit 0: the page is written,
     even where it says that a result is invalid. 2: a result lacks what its kind has.
     """
     from utfproof.reporting.gather import KINDS, gather

@@ -57,7 +57,7 @@ def tables(
         raise MalformedInput("--json and --markdown exclude each other")
     folder = results_folder(results)
     runs = read_results(folder)
-    (cells, further), (theory, more) = (paper_cells(runs, setting) for setting in ("paper", "theory"))
+    cells, theory = (paper_cells(runs, setting) for setting in ("paper", "theory"))
     lines = optimum_table.optimum_lines(read_documents(_optimum_folder(optimum, results)), runs)
     parts, rules = tables.tables(cells), {task: kind_of(task).baselines(0) for task in PAPER_TASKS}
     places = {setting: tables.coverage(found) for setting, found in (("paper", cells), ("theory", theory))}
@@ -81,12 +81,10 @@ def tables(
         if lines:
             _draw("What fixed hosts hold", optimum_table.HEADER, optimum_table.cells(lines))
             _write(optimum_table.REMARK)
-        others = len(further) + len(more)
-        _write("", f"{others} further runs differ from the paper's cells in other fields; --json lists them.")
 
     document = {
-        **tables.document(parts, rules, further),
-        "theory": tables.document(tables.tables(theory), {}, more),
+        **tables.document(parts, rules),
+        "theory": tables.document(tables.tables(theory), {}),
         "coverage": places,
         "folder": str(folder),
         "optimum": optimum_table.document(lines),

@@ -75,8 +75,7 @@ def _found(values: dict[str, Any], context: Context) -> Found:
 @command(
     "Examples: utfproof train 1-hop/sparse/residual-norm; "
     "utfproof train 2-hop/random/residual-norm --seeds 5 --device cuda; "
-    "utfproof train 1-hop/sparse/attention --setting theory --steps 200 --set m=600 -o runs/trial; "
-    "utfproof train 2-hop/random/residual-norm --scaling ratio --seeds 5",
+    "utfproof train 1-hop/sparse/attention --setting theory --steps 200 --set m=600 -o runs/trial",
     prepare=_prepared,
     find=_found,
 )
@@ -108,12 +107,6 @@ def train(
     warmup: Annotated[int | None, option("Steps of warmup; the preset's by default.", advanced=True)] = None,
     changes: Annotated[
         list[str] | None, option("NAME=VALUE for any other field of the preset; repeatable.", "--set")
-    ] = None,
-    scaling: Annotated[
-        str | None,
-        option(
-            "Run every point of this panel of the scaling figure: m-bar, Hd, ratio or all.", aside=True, advanced=True
-        ),
     ] = None,
     engine: Annotated[str, option("paths (path space: no positions, LN, MLPs), wide (m-wide), or auto.")] = "auto",
     device: Annotated[str, option("cpu, or a torch device such as cuda.")] = "cpu",
@@ -148,7 +141,6 @@ def train(
     from utfproof.training.loop import Interrupted, RunSetting
     from utfproof.training.model import check_dtype
     from utfproof.training.presets import preset as preset_named
-    from utfproof.training.presets import scaling_presets
     from utfproof.training.results import DEFAULT_FOLDER
 
     overrides = _changes(given)
@@ -161,13 +153,6 @@ def train(
     if threads is not None:
         use_threads(threads)
     check_dtype(dtype, device)
-    points = [point]
-    if scaling is not None:
-        if preset != "2-hop/random/residual-norm":
-            raise MalformedInput(f"--scaling is about 2-hop/random/residual-norm, got {preset}")
-        if output is not None:
-            raise MalformedInput("--scaling runs many points: each needs a RUNDIR of its own; leave out -o")
-        points = scaling_presets(scaling, setting, **overrides)
     how = RunSetting(
         device,
         dtype,
@@ -181,14 +166,11 @@ def train(
         max_memory=max_memory,
     )
     try:
-        found = [_run(point, list(range(seed, seed + seeds)), how) for point in points]
+        found = _run(point, list(range(seed, seed + seeds)), how)
     except Interrupted as stop:
         raise Stopped(str(stop)) from None
-    documents = [{"preset": runs[0].preset, "runs": [_document(result) for result in runs]} for runs in found]
-    if scaling is None:
-        return Outcome(documents[0], f"train {preset}", _rows(points[0], found[0]))
-    document = {"panel": scaling, "points": documents}
-    return Outcome(document, f"train {preset}, {scaling}", _point_rows(points, found))
+    document = {"preset": found[0].preset, "runs": [_document(result) for result in found]}
+    return Outcome(document, f"train {preset}", _rows(point, found))
 
 
 def _run(point: Preset, seeds: list[int], setting: RunSetting) -> list[RunResult]:
@@ -260,16 +242,6 @@ def _rows(preset: Preset, found: list[RunResult]) -> dict[str, str]:
     if len(found) > 1:
         values = [result.accuracy for result in found]
         rows["accuracy"] = f"{statistics.mean(values):.2%} ± {statistics.stdev(values):.2%} over {len(values)} seeds"
-    return rows
-
-
-def _point_rows(points: list[Preset], found: list[list[RunResult]]) -> dict[str, str]:
-    """A line for each point of a panel."""
-    rows = {}
-    for point, runs in zip(points, found, strict=True):
-        values = [result.accuracy for result in runs]
-        spread = f" ± {statistics.stdev(values):.2%} over {len(values)} seeds" if len(values) > 1 else ""
-        rows[f"d = {point.head_dim}, m = {point.m}"] = f"accuracy {statistics.mean(values):.2%}{spread}"
     return rows
 
 

@@ -1,21 +1,31 @@
-"""Charts as inline SVG by matplotlib. Lines and text take the page's colour, so they read in light and in dark."""
+"""Charts of the training runs as inline SVG by matplotlib: every number comes from result files or the paper's tables.
+
+Lines and text take the page's colour, so they read in light and in dark.
+"""
 
 from __future__ import annotations
 
-import math
 import re
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from io import StringIO
-from types import MappingProxyType
-from typing import Any
+from statistics import fmean
+from typing import TYPE_CHECKING, Any
 
 from markupsafe import Markup
 
-from utfproof.errors import MalformedInput
 from utfproof.ground.forms import plain
 from utfproof.ground.plots import open_figure
+from utfproof.paper import tables as paper
+from utfproof.shapes import paper_dimension
+from utfproof.training.presets import quiet_shape
+from utfproof.training.results import column, differences, paper_cells, with_seeds
+from utfproof.training.tables import HOSTS
+from utfproof.training.tasks.khop import VOCABULARY
+
+if TYPE_CHECKING:
+    from utfproof.training.results import RunResult
 
 SERIES = ("#3f7fc1", "#c8731c", "#2f9c74", "#a65fb0", "#c8452f", "#85802a", "#4b93a6", "#9a6d4c")
 MARKERS = "osD^vP"
@@ -34,11 +44,7 @@ _STYLE = {
 }
 _OWN_NAME = re.compile(r' id="[A-Za-z0-9.]+_\d+"')
 """Identifiers of groups, which would occur in every chart."""
-
-
-def short(value: float) -> str:
-    """Three significant digits."""
-    return f"{value:.3g}"
+TASKS = ("1-hop", "2-hop")
 
 
 @contextmanager
@@ -60,89 +66,65 @@ def chart(width: float = 5.0, height: float = 3.4) -> Iterator[tuple[Any, Callab
         yield figure.add_subplot(), drawn
 
 
-def available() -> bool:
-    """Whether charts can be drawn here."""
-    try:
-        open_figure((1, 1))
-    except MalformedInput:
-        return False
-    return True
-
-
-def bars(values: Mapping[str, float], label: str) -> Markup:
-    """Horizontal bars of ratios on a logarithmic scale that begin at 1."""
-    names = list(values)
-    with chart(7.0, 0.6 + 0.24 * len(names)) as (axes, drawn):
-        for row, name in enumerate(names):
-            ratio = values[name]
-            axes.barh(row, ratio - 1, left=1, color=SERIES[0], alpha=0.7)
-            axes.text(max(ratio, 1) * 1.05, row, short(ratio), va="center")
-        axes.set_yticks(range(len(names)), [plain(name) for name in names])
-        axes.invert_yaxis()
-        axes.axvline(1, color=_INK, linewidth=0.8)
-        logarithmic(axes, "x")
-        axes.set_xlim(right=2 * max([1.0, *values.values()]))
-        axes.set_xlabel(label)
-        return drawn()
-
-
-def points(series: Mapping[str, Sequence[tuple[float, float]]], x: str, y: str) -> Markup:
-    """Points on two logarithmic axes, with the diagonal."""
-    with chart(6.4, 4.4) as (axes, drawn):
-        for k, (name, members) in enumerate(series.items()):
-            style = {"marker": MARKERS[k % len(MARKERS)], "color": SERIES[k % len(SERIES)]}
-            axes.plot(
-                *zip(*members, strict=True),
-                linestyle="none",
-                markersize=3,
-                fillstyle="none",
-                label=plain(name),
-                **style,
-            )
-        reach = [value for members in series.values() for point in members for value in point]
-        ends = [min(reach), max(reach)]
-        axes.plot(ends, ends, color=_INK, linestyle="--", linewidth=0.8, label=f"{x} = {y}")
-        for axis in "xy":
-            logarithmic(axes, axis)
-        axes.set_xlabel(x)
-        axes.set_ylabel(y)
-        axes.legend(loc="upper left")
-        return drawn()
-
-
-def lines(
-    series: Mapping[str, Sequence[tuple[float, float]]],
-    x: str,
-    y: str,
-    *,
-    dashed: Mapping[str, str] = MappingProxyType({}),
-    log: bool = False,
-) -> Markup:
-    """One line per series. dashed: series drawn so, each with the series whose colour it takes."""
+def lines(series: Mapping[str, Sequence[tuple[float, float]]], x: str) -> Markup:
+    """One line per series of (x, accuracy in percent)."""
     with chart() as (axes, drawn):
-        for name, members in series.items():
-            k = [other for other in series if other not in dashed].index(dashed.get(name, name))
+        for k, (name, members) in enumerate(series.items()):
             style: dict[str, Any] = {"marker": MARKERS[k % len(MARKERS)], "color": SERIES[k % len(SERIES)]}
-            style |= {"linestyle": "--" if name in dashed else "-", "markersize": 3, "linewidth": 1.2}
-            axes.plot(*zip(*members, strict=True), label=None if name in dashed else plain(name), **style)
-        axes.xaxis.get_major_locator().set_params(integer=True)
+            axes.plot(*zip(*members, strict=True), label=plain(name), markersize=3, linewidth=1.2, **style)
         axes.set_xlabel(x)
-        axes.set_ylabel(y)
-        if log:
-            logarithmic(axes, "y")
+        axes.set_ylabel("accuracy, %")
         axes.legend(fontsize=7)
         return drawn()
 
 
-def logarithmic(axes: Any, axis: str) -> None:
-    """A logarithmic axis with plain labels."""
-    from matplotlib.ticker import FuncFormatter, NullFormatter
+def variants(runs: Sequence[RunResult]) -> Markup:
+    """Accuracy of each variant of 1-hop and 2-hop: a mark for the paper's figure, one for each setting's mean."""
+    measured = {setting: paper_cells(runs, setting) for setting in ("paper", "theory")}
+    cells = [(task, variant, k) for task in TASKS for variant in paper.ABLATIONS[task] for k in range(len(HOSTS))]
+    with chart(7.0, 0.22 * len(cells)) as (axes, drawn):
+        series: dict[str, list[tuple[float, int]]] = {"the paper": [], "setting paper": [], "setting theory": []}
+        for row, (task, variant, k) in enumerate(cells):
+            series["the paper"].append((paper.ABLATIONS[task][variant][k], row))
+            for setting, found in measured.items():
+                cell = found.get((task, list(HOSTS)[k], variant))
+                if cell is not None and cell.complete:
+                    series[f"setting {setting}"].append((100 * fmean(cell.accuracies), row))
+        for (name, points), marker, colour in zip(series.items(), "|oD", SERIES, strict=False):
+            xs, ys = zip(*points, strict=True) if points else ((), ())
+            axes.plot(xs, ys, marker, color=colour, label=name, markersize=7 if marker == "|" else 4)
+        axes.set_yticks(range(len(cells)), [f"{task}, {variant}, {list(HOSTS)[k]}" for task, variant, k in cells])
+        axes.invert_yaxis()
+        axes.set_xlabel("accuracy, %")
+        axes.legend(fontsize=7)
+        return drawn()
 
-    axes.set(**{f"{axis}scale": "log"})
-    own = axes.xaxis if axis == "x" else axes.yaxis
-    own.set_major_formatter(FuncFormatter(lambda value, _: _power(value)))
-    own.set_minor_formatter(NullFormatter())
+
+def curves(runs: Sequence[RunResult]) -> Markup:
+    """Accuracy of training batches against steps, for full runs of the 1-hop cells with residual stream and normalisation."""
+    found = {
+        f"{HOSTS[column(run)]}, {run.setting}, seed {run.seed}": [(step, 100 * share) for step, _, share in run.curve]
+        for run in runs
+        if (run.preset["task"], run.variant) == ("1-hop", "residual-norm")
+        and run.complete and column(run) and not differences(run)
+    }  # fmt: skip
+    return lines(found, "step")
 
 
-def _power(value: float) -> str:
-    return short(value) if 1e-3 < value < 1e5 else f"1e{round(math.log10(value))}"
+def scaling(runs: Sequence[RunResult]) -> Markup:
+    """The paper's scaling figure (fig:scaling_law): mean accuracy of full 2-hop runs of random hosts against m."""
+    series: dict[str, list[tuple[float, float]]] = {}
+    for group in with_seeds(run for run in runs if column(run) == "random"):
+        first, values = group[0], group[0].preset
+        if (values["task"], first.variant) != ("2-hop", "residual-norm") or set(differences(first)) - {"head_dim", "m"}:
+            continue
+        own = quiet_shape(values["heads"], values["layers"], values["head_dim"], VOCABULARY)
+        swept = {
+            "m = m̄, d swept": values["m"] == paper_dimension(own),
+            "m = H d, d swept": values["m"] == values["heads"] * values["head_dim"],
+            "m swept": "head_dim" not in differences(first),
+        }
+        for name in (name for name, holds in swept.items() if holds):
+            point = (values["m"], 100 * fmean(run.accuracy for run in group))
+            series.setdefault(f"{name}, {first.setting}", []).append(point)
+    return lines({name: sorted(members) for name, members in series.items()}, "m")

@@ -8,10 +8,7 @@ from __future__ import annotations
 import csv
 import hashlib
 import json
-import sqlite3
-import zlib
 from collections.abc import Iterator
-from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -22,7 +19,6 @@ from utfproof.ground.files import read_bytes
 KINDS = {
     "verify": "verify: claims and their verdicts",
     "frontier": "frontier: the least m, proved and reached",
-    "emulation": "emulate: errors and bounds",
     "bench": "bench all: ratios of times",
     "training": "train: a finished run",
     "optimum": "optimum: a trained model embedded in hosts",
@@ -43,8 +39,6 @@ _FORMATS = {
 _SIGNS = (
     ("verify", {"claims", "grid", "holds"}),
     ("frontier", {"entries", "bounds", "sides"}),
-    ("emulation", {"cases", "totals"}),
-    ("emulation", {"comparisons", "max_relative_error", "shape"}),
     ("check", {"exit_code", "results"}),
     ("output", {"verdict"}),
     ("output", {"outcome"}),
@@ -66,11 +60,10 @@ class Source:
 
 @dataclass
 class Gathered:
-    """All files of a folder; certificates: stored ones by SHA-256, those inside sweeps too."""
+    """All files of a folder."""
 
     folder: str
     sources: list[Source] = field(default_factory=list)
-    certificates: dict[str, dict[str, Any]] = field(default_factory=dict)
 
     def of(self, kind: str) -> list[Source]:
         """The files of one kind, in order of their names."""
@@ -90,7 +83,7 @@ def gather(folder: Path, *, skip: Path | None = None) -> Gathered:
             continue
         if len(found.sources) >= MOST_FILES:
             raise ResourceLimit(f"{folder} holds more than {MOST_FILES} files; gather the results in a smaller folder")
-        found.sources.append(read(path, str(path.relative_to(folder)), found.certificates))
+        found.sources.append(read(path, str(path.relative_to(folder))))
     if not any(source.kind for source in found.sources):
         raise MalformedInput(f"{folder} holds no results; `utfproof report` without arguments lists what makes them")
     return found
@@ -111,12 +104,12 @@ def files_below(folder: Path) -> Iterator[Path]:
             yield path
 
 
-def read(path: Path, name: str, certificates: dict[str, dict[str, Any]]) -> Source:
-    """One file; its certificates are added to those known."""
+def read(path: Path, name: str) -> Source:
+    """One file."""
     if not path.is_file():
         return Source(name, 0, "", "", why="no regular file")
     size = path.stat().st_size
-    if path.suffix not in (".json", ".jsonl", ".db", ".csv"):
+    if path.suffix not in (".json", ".jsonl", ".csv"):
         return Source(name, size, "", "", why="neither JSON nor CSV")
     if size > MOST_BYTES:
         return Source(name, size, "", "", why=f"larger than {MOST_BYTES} bytes")
@@ -127,20 +120,14 @@ def read(path: Path, name: str, certificates: dict[str, dict[str, Any]]) -> Sour
         if path.suffix == ".csv":
             lines = [line for line in data.decode().splitlines() if not line.startswith("#")]
             kind, document = "table", list(csv.reader(lines))
-        elif path.suffix == ".db":
-            kind, document = "sweep", sweep_of(path, certificates)
         elif path.suffix == ".jsonl":
             document = [json.loads(line) for line in data.splitlines() if line.strip()]
             kind = kind_of_lines(document)
-            if kind == "sweep" and path.with_suffix(".db").exists():
-                return Source(name, size, digest, "", why="the same results as results.db")
         else:
             document = json.loads(data)
             kind = kind_of(document)
-    except (ValueError, RecursionError, AttributeError, KeyError, sqlite3.Error, zlib.error) as error:
+    except (ValueError, RecursionError, AttributeError, KeyError) as error:
         return Source(name, size, digest, "", why=f"damaged: {' '.join(str(error).split())[:80]}")
-    if kind == "certificate":
-        certificates[digest] = document
     return Source(name, size, digest, kind, document if kind else None, "" if kind else "JSON of no known kind")
 
 
@@ -159,14 +146,3 @@ def kind_of_lines(lines: list[Any]) -> str:
     if all({"key", "job", "result"} <= line.keys() for line in lines):
         return "sweep"
     return "training" if {kind_of(line) for line in lines} == {"training"} else ""
-
-
-def sweep_of(path: Path, certificates: dict[str, dict[str, Any]]) -> list[dict[str, Any]]:
-    """The results of a sweep's database, in order; its certificates are added to those known."""
-    with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as database:
-        for digest, packed in database.execute("SELECT sha256, data FROM files"):
-            data = zlib.decompress(packed)
-            if hashlib.sha256(data).hexdigest() == digest and data.startswith(b"{"):
-                certificates[digest] = json.loads(data)
-        rows = database.execute("SELECT line FROM results ORDER BY position")
-        return [json.loads(zlib.decompress(line)) for (line,) in rows]

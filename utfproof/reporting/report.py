@@ -1,18 +1,36 @@
-"""`utfproof report`: a folder of results on one page. One function a section; charts where matplotlib is installed."""
+"""`utfproof report`: a folder of results as tables on one page. One function a section."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
-from utfproof.certificates.results import contradiction, needs_certificate
 from utfproof.errors import MalformedInput
-from utfproof.reporting.charts import available, bars
 from utfproof.reporting.document import claims_of, counted, plain, problems_of, summary
 from utfproof.reporting.gather import KINDS, Gathered, Source
 from utfproof.reporting.page import render
-from utfproof.reporting.report_section import Section, Table
+
+
+@dataclass(frozen=True)
+class Table:
+    """Rows of text; the template escapes them."""
+
+    caption: str
+    head: Sequence[str]
+    rows: Sequence[Sequence[object]]
+
+
+@dataclass
+class Section:
+    """A part of the page. lines: its summary, each with whether all is as it should be; problems: what is not."""
+
+    name: str
+    title: str
+    lines: list[tuple[bool, str]] = field(default_factory=list)
+    problems: list[str] = field(default_factory=list)
+    tables: list[Table] = field(default_factory=list)
 
 
 def sections_of_report(found: Gathered) -> list[Section]:
@@ -20,16 +38,17 @@ def sections_of_report(found: Gathered) -> list[Section]:
 
     MalformedInput, naming the kind, where a document lacks what its kind has.
     """
-    from utfproof.reporting.report_runs import emulation, frontier, optimum, training
-
     makers: dict[str, Callable[[list[Source]], Section]] = {
         "verify": claims,
         "frontier": frontier,
-        "emulation": emulation,
         "bench": bench,
         "table": csv_tables,
         "training": training,
         "optimum": optimum,
+        "sweep": sweeps,
+        "check": outputs,
+        "output": outputs,
+        "certificate": certificates,
     }
     made = []
     for kind, make in makers.items():
@@ -42,15 +61,12 @@ def sections_of_report(found: Gathered) -> list[Section]:
                 raise MalformedInput(
                     f"{names}: not whole documents of {kind} ({what}); run the command again or remove the file"
                 ) from error
-    return [*made, *others(found), files(found)]
+    return [*made, files(found)]
 
 
 def report_page(found: Gathered, sections: Sequence[Section]) -> str:
     """The page of these sections."""
     return render("report.html", folder=found.folder, sections=sections)
-
-
-# --- claims --------------------------------------------------------------------------------------------------
 
 
 def claims(sources: list[Source]) -> Section:
@@ -80,26 +96,55 @@ def table_of(counts: Counter[tuple[str, str]]) -> list[tuple[object, ...]]:
     return [(*pair, count) for pair, count in counts.items()]
 
 
-# --- bench ---------------------------------------------------------------------------------------------------
+def frontier(sources: list[Source]) -> Section:
+    """The least m of each question at a shape."""
+    made = Section("frontier", "How small a host can be")
+    rows: dict[tuple[str, str], tuple[object, ...]] = {}
+    for source in sources:
+        for entry in source.document["entries"]:
+            key = question(entry), shape_text(entry["shape"])
+            proved, reached = entry["proved"]["m"], (entry["reached"] or {}).get("m")
+            if reached is not None and proved > reached:
+                made.problems.append(f"{source.name}: {key[0]} at {key[1]}: {proved} needed and {reached} reached")
+            if key in rows and rows[key][2:4] != (proved, reached):
+                made.problems.append(f"{key[0]} at {key[1]}: {source.name} and another file differ")
+            rows[key] = (*key, proved, reached, (entry["paper"] or {}).get("m", ""))
+    exact = sum(row[2] == row[3] for row in rows.values())
+    made.lines.append((not made.problems, f"{counted(len(rows), 'question')} at a shape, {exact} settled"))
+    made.tables.append(
+        Table("The least m", ("question", "(H, L, d, d_in)", "needed", "reached", "paper"), [*rows.values()])
+    )
+    return made
+
+
+def shape_text(shape: dict[str, Any]) -> str:
+    """(H, L, d, d_in), with d_out where it differs and the residual stream where there is one."""
+    text = ", ".join(str(shape[name]) for name in ("heads", "layers", "head_dim", "d_in"))
+    out = "" if shape["d_out"] == shape["d_in"] else f", d_out {shape['d_out']}"
+    return f"({text}){out}{', residual' if shape.get('residual') else ''}"
+
+
+def question(entry: dict[str, Any]) -> str:
+    """Notion, targets and hosts of an entry in words."""
+    extent = "all" if entry["extent"] == "all" else "almost all"
+    host = ", tied host" if entry["host"] == "tied" else ""
+    free = f", {entry['free']} free" if entry.get("free") else ""
+    return f"{entry['notion']}, {extent} {entry['targets']} targets{host}{free}"
 
 
 def bench(sources: list[Source]) -> Section:
-    """Ratios of `bench all`."""
-    made = Section("bench", "Ratios of times", text="Processor time over that of the operation or library named.")
+    """Ratios of `bench all`: processor time over that of the operation or library named."""
+    made = Section("bench", "Ratios of times")
     for source in sources:
-        rows, drawn = [], {}
-        for row in source.document["results"]:
-            ratios = list(row["ratios"].values())
-            name = f"{row['work']}, {row['size']} / {row['beside']}"
-            drawn[name] = float(ratios[0])
-            rows.append((row["work"], row["size"], row["beside"], *(f"{float(ratio):.2f}" for ratio in ratios)))
+        results = source.document["results"]
+        rows = [
+            (row["work"], row["size"], row["beside"], *(f"{float(ratio):.2f}" for ratio in row["ratios"].values()))
+            for row in results
+        ]
         worse = source.document.get("worse") or []
         made.problems += [f"{row['work']}, {row['size']}: slower than recorded" for row in worse]
         made.lines.append((not worse, f"{source.name}: {counted(len(rows), 'ratio')}"))
-        if drawn and available():
-            made.charts.append((source.name, bars(drawn, "ratio")))
-        head = ("work", "size", "compared with", "ratio", "beside busy processes")
-        made.tables.append(Table(source.name, head, rows))
+        made.tables.append(Table(source.name, ("work", "size", "compared with", *results[0]["ratios"]), rows))
     return made
 
 
@@ -110,69 +155,73 @@ def csv_tables(sources: list[Source]) -> Section:
     return made
 
 
-# --- certificates, sweeps, single outputs --------------------------------------------------------------------
+def training(sources: list[Source]) -> Section:
+    """The paper's tables beside measured cells, for each setting."""
+    from utfproof.training.presets import SETTINGS
+    from utfproof.training.results import distinct, from_document, paper_cells
+    from utfproof.training.tables import HOSTS, coverage, row_cells, tables
+
+    whole, in_lines = [], []
+    for source in sources:
+        if isinstance(source.document, dict):
+            whole.append((source.name, from_document(source.document, source.name)))
+        else:
+            names = [f"{source.name}, line {number}" for number in range(1, len(source.document) + 1)]
+            in_lines += [(name, from_document(held, name)) for name, held in zip(names, source.document, strict=True)]
+    results = distinct(whole, in_lines)
+    made = Section("training", "Training", lines=[(True, counted(len(results), "run"))])
+    for setting in SETTINGS:
+        if cells := paper_cells(results, setting):
+            made.lines.append((True, f"{setting}: {coverage(cells)}"))
+            for part in tables(cells):
+                rows = [row_cells(row, {})[:-1] for row in part.rows]
+                caption = f"{part.title}, {setting} setting: accuracy in %, paper / measured"
+                made.tables.append(Table(caption, ("", *HOSTS.values()), rows))
+    return made
 
 
-def others(found: Gathered) -> Iterable[Section]:
-    """Sweeps, verdicts that commands printed, checks and certificates, each compared with the certificates beside it."""
-    made = Section("others", "Certificates, sweeps and single results")
-    made.text = "A verdict that differs from its certificate's own claim is invalid."
-    for source in found.of("sweep"):
-        invalid = [f"{source.name}: {why}" for line in source.document for why in against_certificate(line, found)]
-        counts = Counter((line["job"]["command"], told(line["result"])) for line in source.document)
-        text = f"{source.name}: {counted(len(source.document), 'job')}, {len(invalid)} invalid"
-        made.lines.append((not invalid, text))
-        made.problems += invalid[:20]
-        made.tables.append(Table(source.name, ("command", "result", "jobs"), table_of(counts)))
+def optimum(sources: list[Source]) -> Section:
+    """Trained models as embeddings of hosts."""
     rows = []
-    for source in [*found.of("output"), *found.of("check")]:
-        invalid = against_named_files(source.document, found)
-        failed = source.document.get("exit_code") not in (None, 0)
-        made.problems += [f"{source.name}: {why}" for why in invalid]
-        rows.append((source.name, "invalid" if invalid else told(source.document)))
-        if invalid or failed:
-            made.lines.append((False, f"{source.name}: {'invalid' if invalid else told(source.document)}"))
-    if rows:
-        made.lines.append((True, counted(len(rows), "output") + " of single commands"))
-        made.tables.append(Table("Outputs", ("file", "result"), rows))
-    if certificates := found.of("certificate"):
-        made.lines.append((True, f"{counted(len(certificates), 'certificate')}, not checked by this page"))
-        claimed = [
-            (s.name, s.document["kind"], told(s.document["claim"])) for s in certificates if "claim" in s.document
-        ]
-        made.tables.append(Table("Certificates", ("file", "kind", "claim"), claimed))
-    return [made] if made.lines else []
+    for source in sources:
+        document = source.document
+        for host, found in document["hosts"].items():
+            values = document["trained"]["accuracy"], found["embedded"]["accuracy"]
+            rows.append((document["key"], host, found["m"], *("–" if v is None else f"{100 * v:.1f}" for v in values)))
+    made = Section("optimum", "Trained models embedded in hosts")
+    made.lines.append((True, f"{counted(len(sources), 'trained model')}"))
+    made.tables.append(Table("Accuracy in %", ("model", "host", "m", "model's own", "as embedding"), rows))
+    return made
 
 
-def against_certificate(line: dict[str, Any], found: Gathered) -> list[str]:
-    """Why a sweep's result is invalid: its certificate is missing, or claims something else."""
-    key, result = str(line["key"]), line["result"]
-    if not needs_certificate(result, line["job"]):
-        return []
-    digests = [entry.get("sha256") for entry in line.get("files") or [] if entry.get("file") == f"{key}.json"]
-    certificate = found.certificates.get(str(digests[0])) if digests else None
-    why = (
-        "its certificate is missing" if certificate is None else differs(result, certificate, line["job"]["parameters"])
-    )
-    return [f"job {key[:16]}: {why}"] if why else []
+def sweeps(sources: list[Source]) -> Section:
+    """Results of sweeps, counted by command."""
+    made = Section("sweeps", "Sweeps")
+    for source in sources:
+        counts = Counter((line["job"]["command"], told(line["result"])) for line in source.document)
+        made.lines.append((True, f"{source.name}: {counted(len(source.document), 'job')}"))
+        made.tables.append(Table(source.name, ("command", "result", "jobs"), table_of(counts)))
+    return made
 
 
-def differs(result: dict[str, Any], certificate: dict[str, Any], parameters: dict[str, Any]) -> str:
-    """How a result contradicts a certificate, "" where it does not."""
-    try:
-        return contradiction(result, certificate, parameters)
-    except (KeyError, TypeError, AttributeError):
-        return "it or its certificate lacks what its kind has"
+def outputs(sources: list[Source]) -> Section:
+    """What single commands printed with --json."""
+    made = Section("outputs", "Results of single commands")
+    made.lines.append((True, counted(len(sources), "output") + " of single commands"))
+    for source in sources:
+        if source.document.get("exit_code") not in (None, 0):
+            made.lines.append((False, f"{source.name}: {told(source.document)}"))
+    made.tables.append(Table("Outputs", ("file", "result"), [(s.name, told(s.document)) for s in sources]))
+    return made
 
 
-def against_named_files(document: dict[str, Any], found: Gathered) -> list[str]:
-    """Why the verdict that a command printed is invalid: the certificate of this name claims something else."""
-    if "verdict" not in document or "kind" not in document:
-        return []
-    names = {str(name).rpartition("/")[2] for name in document.get("files") or []}
-    beside = [s for s in found.of("certificate") if s.name.rpartition("/")[2] in names]
-    parameters = document.get("shape") or {}
-    return [f"{s.name}: {why}" for s in beside if (why := differs(document, s.document, parameters))]
+def certificates(sources: list[Source]) -> Section:
+    """What certificates claim; the page checks none."""
+    made = Section("certificates", "Certificates")
+    made.lines.append((True, f"{counted(len(sources), 'certificate')}, not checked by this page"))
+    rows = [(s.name, s.document["kind"], told(s.document["claim"])) for s in sources if "claim" in s.document]
+    made.tables.append(Table("Certificates", ("file", "kind", "claim"), rows))
+    return made
 
 
 def told(document: dict[str, Any]) -> str:

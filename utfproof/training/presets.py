@@ -254,31 +254,3 @@ def preset(name: str, setting: str = "paper", /, **overrides: Any) -> Preset:
 def field_names() -> set[str]:
     """Names of a preset's fields."""
     return {field.name for field in fields(Preset)}
-
-
-# --- the scaling figure --------------------------------------------------------------------------------------
-
-SCALING_SEEDS = 5
-SCALING_PANELS = ("m-bar", "Hd", "ratio")
-_HEAD_DIMS = {"m-bar": (4, 8, 16, 28, 56, 112), "Hd": (28, 56, 112, 224, 512)}
-"""The paper does not print the head dimensions that it swept."""
-_RATIOS = (0.5, 0.625, 0.75, 0.875, 1.0, 1.25, 1.5, 2.0)
-"""m over m-bar at the paper's 2-hop shape."""
-
-
-def scaling_presets(panel: str, setting: str = "paper", /, **overrides: Any) -> list[Preset]:
-    """The points of one panel of the scaling figure (2-hop/random/residual-norm): m = m-bar and m = H d at several head
-    dimensions, or m from 0.5 to 2 times m-bar. "all": each point once. MalformedInput for another panel."""
-    name = "2-hop/random/residual-norm"
-    if panel == "all":
-        every = [point for each in SCALING_PANELS for point in scaling_presets(each, setting, **overrides)]
-        return list(dict.fromkeys(every))
-    if panel == "ratio":
-        home = preset(name, setting, **overrides)
-        return [replace(home, m=round(ratio * home.m)) for ratio in _RATIOS]
-    if panel not in SCALING_PANELS:
-        raise MalformedInput(f"panel {panel!r} is unknown; choose {', '.join((*SCALING_PANELS, 'all'))}")
-    if swept := {"m", "head_dim"} & set(overrides):
-        raise MalformedInput(f"the scaling figure sweeps m and head_dim; leave out {', '.join(sorted(swept))}")
-    points = [preset(name, setting, **overrides, head_dim=d) for d in _HEAD_DIMS[panel]]
-    return points if panel == "m-bar" else [replace(point, m=point.heads * point.head_dim) for point in points]

@@ -21,7 +21,7 @@ from utfproof.errors import MalformedInput
 from utfproof.ground.files import json_files, make_folder, read_json, read_json_lines, write_json
 from utfproof.ground.forms import ANY, NUMBER, WHOLE, Each, conform
 from utfproof.training.presets import MLP_FACTOR, PAPER_HOSTS, PAPER_VARIANTS, SETTINGS, Preset, home_of, variant_of
-from utfproof.training.tables import SAME, Cells, Further, Measured
+from utfproof.training.tables import Cells, Measured
 
 FORMAT = "utfproof-training-result"
 VERSION = 1
@@ -266,24 +266,21 @@ def column(run: RunResult) -> str:
     return run.preset["host"] if run.preset["host"] in PAPER_HOSTS[1:] else ""
 
 
-def paper_cells(results: Iterable[RunResult], setting: str = "theory") -> tuple[Cells, list[Further]]:
-    """The cells of the paper's tables that have been run in this setting, and its other runs.
+def paper_cells(results: Iterable[RunResult], setting: str = "theory") -> Cells:
+    """The cells of the paper's tables that have been run in this setting.
 
     A cell takes runs that differ from its preset in seed and steps only: complete ones if there are any, else those with
-    most steps, marked as brief. The others are listed by what they differ in.
+    most steps, marked as brief.
     """
     cells: dict[tuple[str, str, str], Measured] = {}
-    further = []
     groups = with_seeds(run for run in results if run.setting == setting)
-    order = sorted(
-        groups, key=lambda runs: (runs[0].complete, "steps" not in differences(runs[0]), len(runs), runs[0].steps)
-    )
-    for runs in reversed(order):
-        first, other = runs[0], differences(runs[0])
+
+    def preferred(runs: list[RunResult]) -> tuple[Any, ...]:
+        return runs[0].complete, "steps" not in differences(runs[0]), len(runs), runs[0].steps
+
+    for runs in sorted(groups, key=preferred, reverse=True):
+        first = runs[0]
         cell = (first.preset["task"], column(first), PAPER_VARIANTS.get(first.variant, ""))
-        if all(cell) and not set(other) - {"steps"} and cell not in cells:
-            cells[cell] = measured(runs)
-        else:
-            words = ", ".join(f"{name} {other[name]}" for name in sorted(other)) or SAME
-            further.append(Further(_name(first.preset), words, measured(runs)))
-    return cells, sorted(further, key=lambda item: (item.name, item.differences, item.measured.steps))
+        if all(cell) and set(differences(first)) <= {"steps"}:
+            cells.setdefault(cell, measured(runs))
+    return cells

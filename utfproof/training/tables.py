@@ -30,8 +30,6 @@ REMARK = (
     "Accuracies in percent: the paper's / measured (mean ± standard deviation over the seeds); –: not run; "
     "*: brief, fewer steps than the paper's; †: stopped early, at 100 % three evaluations in a row."
 )
-SAME = "—"
-"""In place of differences, where there are none: a host that is not the paper's, at the paper's shape."""
 
 
 def percent(fraction: float) -> str:
@@ -98,15 +96,6 @@ class TablePart:
                 if measured is not None:
                     places.setdefault(measured.circumstances, []).append(f"{row.label} {host}")
         return [f"{how}: {', '.join(where)}" for how, where in places.items()]
-
-
-@dataclass(frozen=True)
-class Further:
-    """Runs that are no cell of the paper's tables, or are brief where others are not: what they differ in."""
-
-    name: str
-    differences: str
-    measured: Measured
 
 
 Cells = Mapping[tuple[str, str, str], Measured]
@@ -183,9 +172,7 @@ def markdown(parts: Iterable[TablePart], rules: Mapping[str, Sequence[Baseline]]
     return "\n".join(text)
 
 
-def document(
-    parts: Iterable[TablePart], rules: Mapping[str, Sequence[Baseline]], further: Sequence[Further]
-) -> dict[str, Any]:
+def document(parts: Iterable[TablePart], rules: Mapping[str, Sequence[Baseline]]) -> dict[str, Any]:
     """Tables for --json. Printed accuracies in percent as the paper has them, measured ones as fractions."""
     return {
         "tables": [
@@ -207,9 +194,6 @@ def document(
             for part in parts
         ],
         "baselines": {task: [asdict(rule) for rule in found] for task, found in rules.items()},
-        "further": [
-            {"name": f.name, "differences": f.differences, "measured": measured_document(f.measured)} for f in further
-        ],
     }
 
 
