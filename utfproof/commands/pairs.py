@@ -12,6 +12,7 @@ from utfproof.commands.hosts import load_host
 from utfproof.errors import MalformedInput
 from utfproof.shapes import Shape, positive_integer
 from utfproof.systems import Target, Universal
+from utfproof.systems.biases import BiasedTarget
 
 
 @dataclass(frozen=True)
@@ -33,7 +34,7 @@ class Pair:
     """A host, the target of a file or the shape to draw targets of, and E where a file gives it."""
 
     host: Universal
-    targets: Target | Shape
+    targets: Target | BiasedTarget | Shape
     embedding: Any
 
 
@@ -42,12 +43,13 @@ def pair_of(host: str, law: str, shape: ShapeOptions, pair: PairOptions, draw: D
     law: of random targets."""
     from utfproof.weights import read_embedding, read_target, read_tensors
 
-    targets: Target | Shape
+    targets: Target | BiasedTarget | Shape
     if pair.target is not None:
         if pair.width is not None or pair.tied_targets or law != "uniform":
             raise MalformedInput("--width, --tied-targets and --target-law describe random targets; --target gives one")
-        targets = read_target(pair.target, layers=shape.layers, residual=pair.residual, max_memory=limit)
-        options.agree_with(targets.shape, **shape.dimensions)
+        one = read_target(pair.target, layers=shape.layers, residual=pair.residual, max_memory=limit)
+        targets = one
+        options.agree_with(one.shape, **shape.dimensions)
     elif pair.embedding is not None:
         raise MalformedInput("--embedding belongs to one target: pass --target as well")
     else:

@@ -18,6 +18,7 @@ from utfproof.errors import MalformedInput
 from utfproof.ground.results import Result
 from utfproof.shapes import Shape
 from utfproof.systems import Target, Universal
+from utfproof.systems.biases import BiasedTarget
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -58,7 +59,7 @@ class Emulation(Result):
 
 def emulate(
     host: Universal | str,
-    targets: Target | Shape,
+    targets: Target | BiasedTarget | Shape,
     *,
     embedding: np.ndarray | None = None,
     attention: Sequence[str] = ("softmax", "causal"),
@@ -122,10 +123,16 @@ def tied_targets_only(host: Universal) -> bool:
 
 
 def drawn_targets(
-    targets: Target | Shape, seed: int, law: str, *, width: int | None, tied: bool, max_memory: int | None
-) -> Callable[[int], Target]:
+    targets: Target | BiasedTarget | Shape,
+    seed: int,
+    law: str,
+    *,
+    width: int | None,
+    tied: bool,
+    max_memory: int | None,
+) -> Callable[[int], Any]:
     """Target number n: always the given one, or of a shape the one that seed + n draws."""
-    if isinstance(targets, Target):
+    if not isinstance(targets, Shape):
         return lambda _: targets
     return lambda n: draw_target(targets, seed + n, law, width=width, tied=tied, max_memory=max_memory)
 
