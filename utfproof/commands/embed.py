@@ -21,7 +21,7 @@ from utfproof.cli.options import (
 from utfproof.cli.outcome import Outcome
 from utfproof.commands import embed_minimize
 from utfproof.commands.hosts import load_host
-from utfproof.commands.readings import ModelOptions, agreement_code, comparison, comparison_rows
+from utfproof.commands.readings import OWN_LAYOUT, ModelOptions, agreement_code, comparison, comparison_rows
 from utfproof.errors import MalformedInput
 from utfproof.ground.files import require_writable
 from utfproof.shapes import positive_integer
@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from utfproof.matching import Embedding
     from utfproof.models import Reading
 
-OWN_LAYOUT = "utfproof"
 _OF_MODELS = (*ModelOptions.__dataclass_fields__, "trials", "tolerance")
 """Options that mean nothing for a target of the package's own layout."""
 
