@@ -67,9 +67,8 @@ def _found(values: dict[str, Any], context: Context) -> Found:
             eval_sequences=given.eval_sequences, max_memory=context.max_memory,
         )  # fmt: skip
         (result,) = runs.run(_preset(given), [given.seed], setting)
-        log = (Path(name) / runs.LOG).read_bytes()
     document = {name: value for name, value in to_document(result).items() if name != "seconds"}
-    return {"verdict": f"accuracy {result.accuracy:.4f}", **document}, {f"{context.key}.jsonl": log}
+    return {"verdict": f"accuracy {result.accuracy:.4f}", **document}, {}
 
 
 @command(
@@ -119,7 +118,7 @@ def train(
     results: Annotated[Path | None, option("Folder of result files.")] = None,
     output: Annotated[
         Path | None,
-        option("RUNDIR for log and checkpoints; a run in it goes on. runs/KEY by default.", "-o", "--resume"),
+        option("RUNDIR for checkpoints; a run in it goes on. runs/KEY by default.", "-o", "--resume"),
     ] = None,
     checkpoint_every: Annotated[int, option("Steps between checkpoints.", aside=True, advanced=True)] = 1000,
     log_every: Annotated[int, option("Steps between lines of the log.", aside=True, advanced=True)] = 100,
