@@ -45,6 +45,6 @@ case ",$extras," in *,plots,*) "$use" frontier --heads 2 --layers 1..3 --plot fr
 case ",$extras," in *,torch,*) "$use" train parentheses/sparse/attention --steps 2 --set batch=4 --results results -o run >/dev/null ;; esac
 case ",$extras," in *,cluster,*)
   printf '[sweep]\nname = "smoke"\n[[jobs]]\ncommand = "certify"\nconstruction = "sparse"\nshape = [[1, 1, 1, 1], [2, 1, 1, 1]]\n' > grid.toml
-  "$use" sweep grid.toml -o jobs >/dev/null && "$use" collect jobs -o jobs.parquet >/dev/null ;;
+  "$use" sweep grid.toml -o jobs --table jobs.parquet >/dev/null ;;
 esac
 echo "the wheel works${extras:+ with $extras}"

@@ -25,7 +25,7 @@ from utfproof.constructions import build_host, random_target
 from utfproof.errors import MalformedInput
 from utfproof.ground import files
 from utfproof.shapes import Shape
-from utfproof.sweeps.store import Store
+from utfproof.sweeps.folder import Folder
 
 SMALL = ["-H", "2", "-L", "2", "-d", "2", "--d-in", "3"]
 SUBPROCESS = {**os.environ, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
@@ -171,15 +171,9 @@ def test_hosts_that_are_none(place, capsys, command, fault):
 
 
 DOCUMENTS = {
-    "a log that is absent": (["search", "numerical", "--repeat", "no.json"], 2, "cannot read no.json"),
-    "a log that is a folder": (["search", "numerical", "--repeat", "folder.json"], 2, "no regular file"),
-    "a log of garbage": (["search", "numerical", "--repeat", "garbage.json"], 2, "no log of a numerical search"),
-    "a log that is a list": (["search", "numerical", "--repeat", "list.json"], 2, "no log of a numerical search"),
-    "a log nested without end": (["search", "numerical", "--repeat", "deep.json"], 2, "no log of a numerical search"),
     "a grid that is absent": (["sweep", "no.toml"], 2, "cannot read no.toml"),
     "a grid of garbage": (["sweep", "garbage.toml"], 2, "not TOML"),
     "a grid left open": (["sweep", "open.toml"], 2, "not TOML"),
-    "a sweep that is none": (["collect", "folder.json"], 2, "folder.json is not a sweep's folder"),
     "results that are a file": (["tables", "--results", "old.json"], 2, "is a file; name the folder"),
     "a run folder that is a file": (["train", "parentheses/sparse/attention", "-o", "old.json"], 2, "name a folder"),
     "a results folder that is a file": (
@@ -358,7 +352,7 @@ def test_no_permission(nobody, capsys, name, words):
 
 def test_a_sweeps_folder_that_may_not_be_written(nobody):
     """It is there already, so making it is no trial."""
-    with pytest.raises(MalformedInput, match="no permission in folder"), Store(nobody).opened("s", "c", jobs=1):
+    with pytest.raises(MalformedInput, match="cannot make folder"), Folder(nobody).opened("s", "c"):
         pass
 
 
@@ -439,7 +433,6 @@ OPTIONS = {
         "--seconds must be",
     ),
     "no restarts": ([*SEARCH, "--restarts", 0], 2, "restarts must be a positive integer"),
-    "minus one worker": ([*SEARCH, "--workers", -1], 2, "--workers must be a positive integer"),
     "no workers": (["verify", "--workers", 0], 2, "--workers must be an integer from 1 to 1024"),
     "threads of training without end": (
         ["train", "parentheses/sparse/attention", "--threads", BILLION],
@@ -461,7 +454,6 @@ OPTIONS = {
         "construction 'sparce' is unknown; did you mean 'sparse'?",
     ),
     "a host": (["embed", "sparce", "target.safetensors", "-o", "o.safetensors"], 2, "neither a construction"),
-    "a notion of search": ([*SEARCH, "--notion", "shared"], 2, "choose shared-attention, attention-matching"),
     "a notion": (["decide", "host.safetensors", "-o", "c.json", "--notion", "full"], 2, "choose matching"),
     "an engine": (["emulate", "sparse", *SMALL, "--engine", "quantum"], 2, "choose m-wide, index-map"),
     "a layout": (["embed", "sparse", "target.safetensors", "-o", "o.safetensors", "--layout", "x"], 2, "layout 'x'"),

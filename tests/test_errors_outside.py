@@ -12,7 +12,7 @@ from pathlib import Path
 import console
 import pytest
 import test_errors
-from test_errors import CERTIFY, SEARCH, SMALL, SUBPROCESS, content, refused
+from test_errors import CERTIFY, SMALL, SUBPROCESS, content, refused
 
 from utfproof import weights
 from utfproof.cli.app import run
@@ -32,7 +32,6 @@ EXAMPLE = str(Path(__file__).parents[1] / "docs" / "sweep-example.toml")
 ABSENT = {
     "certify": ([*CERTIFY, "--device", "cuda"], " -m pip install torch"),
     "emulate": (["emulate", "random", *SMALL, "--precision", "bfloat16"], " -m pip install torch"),
-    "search numerical": ([*SEARCH, "--device", "cuda"], " -m pip install torch"),
     "train": (["train", "parentheses/sparse/attention"], " -m pip install torch"),
     "train --threads": (["train", "parentheses/sparse/attention", "--threads", 1], " -m pip install torch"),
     "frontier": (["frontier", "--plot", "f.svg"], " -m pip install matplotlib"),
@@ -61,7 +60,6 @@ GPU = {
     "certify": CERTIFY,
     "decide": ["decide", "host.safetensors", "-o", "c.json"],
     "emulate": ["emulate", "random", *SMALL],
-    "search numerical": SEARCH,
     "train": ["train", "parentheses/sparse/attention"],
 }
 

@@ -59,7 +59,6 @@ def test_a_notion_is_asked_for_by_its_word_or_as_documents_have_it(cli, spelt):
     code, out, _ = cli("certify", "register", *shape, "--notion", spelt, "-o", "register.json")
     assert (code, "universal by shared attention" in out) == (0, True)
     assert cli("frontier", "-H", 2, "-L", 2, "--notion", spelt)[0] == 0
-    assert cli("search", "numerical", *shape[:4], "--m", 1, "--restarts", 1, "--notion", spelt)[0] == 4
     with pytest.raises(ValueError, match="not a valid"):
         Notion.asked(spelt.replace("shared", "Shared"))
     assert {Notion.asked(notion.word) for notion in Notion} == {*Notion}

@@ -8,8 +8,7 @@ import pytest
 
 from utfproof.errors import MalformedInput, ResourceLimit
 from utfproof.search import exhaustive
-from utfproof.search.budget import Budget, OutOfBudget
-from utfproof.search.exhaustive import Words, search_all
+from utfproof.search.exhaustive import Budget, OutOfTime, Words, search_all
 from utfproof.search.problem import Problem
 from utfproof.shapes import Shape
 
@@ -104,8 +103,8 @@ def test_solvable_over_the_field_of_the_weights() -> None:
 def test_time_inside_a_groebner_basis() -> None:
     """Which may take longer than all else."""
     unit = np.eye(4, dtype=np.int64).reshape(4, 2, 2).tolist()
-    with pytest.raises(OutOfBudget):
-        exhaustive.solvable(unit, Words(2, 2), Budget.lasting(0))
+    with pytest.raises(OutOfTime):
+        exhaustive.solvable(unit, Words(2, 2), Budget(0))
 
 
 def test_refusals() -> None:
@@ -158,7 +157,7 @@ def test_time_of_the_exhaustive_search(problem: Problem, kind: str) -> None:
 
 def test_heads_are_sorted_rather_than_permuted() -> None:
     """Twelve heads of 1x1 matrices, up to renaming: how many of them are 1."""
-    assert len(exhaustive.tied_hosts(12, 1, "all", budget=Budget.lasting(60))[1]) == 13
+    assert len(exhaustive.tied_hosts(12, 1, "all")[1]) == 13
 
 
 def test_the_command(cli) -> None:

@@ -8,18 +8,16 @@ from __future__ import annotations
 
 import contextlib
 import inspect
-import json
 import os
 import re
-import tempfile
 import textwrap
 import types
 import typing
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, is_dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any
 
 import typer
 from typer.core import TyperCommand, TyperGroup
@@ -29,20 +27,14 @@ from utfproof.cli.display import require_mode, shown
 from utfproof.cli.options import DIMENSIONS, More, option_of
 from utfproof.cli.outcome import Outcome
 from utfproof.cli.output import show
-from utfproof.errors import MalformedInput, UtfproofError
+from utfproof.errors import MalformedInput
 from utfproof.ground.files import require_writable, write_json
 from utfproof.ground.progress import stage
 from utfproof.ground.resources import limits
 from utfproof.shapes import positive_integer
-from utfproof.sweeps.jobs import REQUIRED, Context, Found, Key
 
-VERDICTS = {0: "holds", 1: "refuted", 4: "undecided"}
-"""Of a result whose document has none, by the exit code."""
-T = TypeVar("T")
-Prepared = tuple[dict[str, Any], dict[str, str]]
-"""Canonical parameters, and the files that they name by digest."""
-REFUSALS = {1: "refuted", 2: "refused", 4: "undecided"}
-"""Of a job of a sweep that ends with an error, by the error's exit code."""
+REQUIRED: Any = ...
+"""In place of a default."""
 WIDTH = 100
 """Columns of a help text, at most."""
 EVERYTHING = "utfproof.help-all"
@@ -103,12 +95,6 @@ class Parameter:
         return next((word for word in names if word.startswith("--")), option_of(self.name)).partition("/")[0]
 
     @property
-    def is_key(self) -> bool:
-        """Whether a sweep has it."""
-        more = self.more
-        return more.text or (not more.aside and not more.written and self.base in (bool, int, float, str))
-
-    @property
     def names_file(self) -> bool:
         """Whether its value is a file's name, or may be one."""
         return self.base is Path or (self.is_argument and self.base is str)
@@ -142,88 +128,63 @@ def _flat(values: Mapping[str, Any]) -> dict[str, Any]:
     return found
 
 
-@dataclass(frozen=True)
 class Command:
-    """A function as a command line and as a command of sweeps.
+    """A function as a command line, and as a command of sweeps."""
 
-    In a sweep: prepare turns one combination of a grid into canonical parameters, everything filled in, so that two ways of
-    asking for one thing have one key. find: the result of canonical parameters, where it is not what the function itself
-    returns. version: of that result; certified: it is written in the certificate format as well. aside: shared options that
-    are no keys of a sweep here.
-    """
-
-    function: Callable[..., Outcome]
-    name: str
-    examples: str
-    version: int = 1
-    certified: bool = False
-    prepare: Callable[[dict[str, Any], Path], Iterator[Prepared]] | None = None
-    find: Callable[[dict[str, Any], Context], Found] | None = None
-    aside: tuple[str, ...] = ()
-
-    @cached_property
-    def _hints(self) -> dict[str, Any]:
-        hints = typing.get_type_hints(self.function, include_extras=True)
-        return {name: hints[name] for name in inspect.signature(self.function).parameters if name != "stated"}
+    def __init__(self, function: Callable[..., Outcome], name: str, examples: str) -> None:
+        self.function, self.name, self.examples = function, name, examples
 
     @cached_property
     def _groups(self) -> dict[str, Any]:
         """Parameters that stand for several options: dataclasses of `cli.options`."""
-        return {name: hint for name, hint in self._hints.items() if is_dataclass(hint)}
+        hints = typing.get_type_hints(self.function, include_extras=True)
+        return {name: hint for name, hint in hints.items() if is_dataclass(hint) and name != "return"}
 
     @cached_property
     def parameters(self) -> dict[str, Parameter]:
         """By name, groups of options one by one."""
+        hints = typing.get_type_hints(self.function, include_extras=True)
         found: dict[str, Parameter] = {}
         for name, given in inspect.signature(self.function).parameters.items():
             if name in self._groups:
-                group = self._groups[name]
-                hints = typing.get_type_hints(group, include_extras=True)
-                found |= {part.name: _parameter(part.name, hints[part.name], part.default) for part in fields(group)}
-            elif name in self._hints:
-                found[name] = _parameter(name, self._hints[name], given.default)
+                own = typing.get_type_hints(hints[name], include_extras=True)
+                found |= {
+                    part.name: _parameter(part.name, own[part.name], part.default) for part in fields(hints[name])
+                }
+            elif name != "stated":
+                found[name] = _parameter(name, hints[name], given.default)
         return found
 
-    def register(self, app: typer.Typer, name: str) -> None:
-        """Add it to an application."""
-        settings = {"max_content_width": WIDTH}
-        more: dict[str, Any] = {"cls": Shown, "context_settings": settings, "epilog": self.examples}
-        app.command(name, help=inspect.getdoc(self.function), **more)(self._entry())
+    @property
+    def keys(self) -> dict[str, Parameter]:
+        """What a sweep may set: options that say what is run."""
+        return {name: known for name, known in self.parameters.items() if not (known.more.aside or known.more.written)}
 
-    def _entry(self) -> Callable[..., Any]:
-        """The function that Typer is given, with the options that every command has."""
-
-        def entry(typer_context: typer.Context, **values: Any) -> None:
-            common = {name: values.pop(name) for name in COMMON}
-            self._run(values, common, _stated(typer_context))
-
-        entry.outputs = self.outputs  # type: ignore[attr-defined]
-        entry.advanced = {  # type: ignore[attr-defined]
-            *(name for name, known in self.parameters.items() if known.more.advanced), "progress_mode", "max_seconds"
-        }  # fmt: skip
-        hints = {name: (_annotated(known), known.default) for name, known in self.parameters.items()} | COMMON
-        keyword = inspect.Parameter.KEYWORD_ONLY
-        entry.__annotations__ = {"typer_context": typer.Context} | {name: hint for name, (hint, _) in hints.items()}
-        entry.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
-            [
-                inspect.Parameter("typer_context", keyword, annotation=typer.Context),
-                *(
-                    inspect.Parameter(
-                        name,
-                        keyword,
-                        annotation=hint,
-                        default=inspect.Parameter.empty if default is REQUIRED else default,
-                    )
-                    for name, (hint, default) in hints.items()
-                ),
-            ]
-        )
-        return entry
+    @property
+    def defaults(self) -> dict[str, Any]:
+        """Every parameter's value where none is given; None where one has to be."""
+        return {name: None if p.default is REQUIRED else p.default for name, p in self.parameters.items()}
 
     @property
     def outputs(self) -> dict[str, str]:
         """Files that it writes: parameter and option."""
         return {name: entry.label for name, entry in self.parameters.items() if entry.more.written}
+
+    def register(self, app: typer.Typer, name: str) -> None:
+        """Add it to an application, with the options that every command has."""
+
+        def entry(typer_context: typer.Context, **values: Any) -> None:
+            self._run(values, {name: values.pop(name) for name in COMMON}, _stated(typer_context))
+
+        rare = {name for name, known in self.parameters.items() if known.more.advanced}
+        entry.outputs = self.outputs  # type: ignore[attr-defined]
+        entry.advanced = {*rare, "progress_mode", "max_seconds"}  # type: ignore[attr-defined]
+        hints = {name: (_annotated(known), known.default) for name, known in self.parameters.items()} | COMMON
+        own = [("typer_context", (typer.Context, REQUIRED)), *hints.items()]
+        entry.__annotations__ = {name: hint for name, (hint, _) in own}
+        entry.__signature__ = inspect.Signature([_keyword(name, *known) for name, known in own])  # type: ignore[attr-defined]
+        more: dict[str, Any] = {"cls": Shown, "context_settings": {"max_content_width": WIDTH}, "epilog": self.examples}
+        app.command(name, help=inspect.getdoc(self.function), **more)(entry)
 
     def _run(self, values: dict[str, Any], common: dict[str, Any], stated: frozenset[str]) -> None:
         require_mode(common["progress_mode"])
@@ -255,97 +216,25 @@ class Command:
         """Call the function; stated: the names of options on the command line, where it asks for them."""
         arguments = dict(values)
         for name, group in self._groups.items():
-            arguments[name] = grouped(group, values)
-            for part in fields(group):
-                del arguments[part.name]
+            arguments[name] = group(**{part.name: arguments.pop(part.name) for part in fields(group)})
         if "stated" in inspect.signature(self.function).parameters:
             arguments["stated"] = stated
         return self.function(**arguments)
 
-    # --- in a sweep ---
 
-    @property
-    def keys(self) -> dict[str, Key]:
-        """What a sweep may set: options that say what is run."""
-        return {
-            name: Key(str if entry.more.text else entry.base, entry.default, entry.check)
-            for name, entry in self.parameters.items()
-            if entry.is_key and name not in self.aside
-        }
-
-    @property
-    def versions(self) -> dict[str, int | str]:
-        """Of the formats that results are written in."""
-        from utfproof.certificates.format import VERSION
-
-        return {"result": self.version, **({"certificate": VERSION} if self.certified else {})}
-
-    def prepared(self, given: dict[str, Any], folder: Path) -> Iterator[Prepared]:
-        """Canonical parameters of one combination. Nothing is run."""
-        if self.prepare is not None:
-            yield from self.prepare(given, folder)
-            return
-        needed = [p for p in self.parameters.values() if p.default is REQUIRED and not p.more.written and not p.is_key]
-        if needed:
-            files = ", ".join(entry.label for entry in needed)
-            raise MalformedInput(f"no key of a sweep names {files}; run the command by itself")
-        yield given, {}
-
-    def result(self, parameters: Mapping[str, Any], context: Context) -> Found:
-        """The result of canonical parameters, and the files beside it: a function of the parameters alone."""
-        values = self.filled(parameters, context.max_memory)
-        if values.get("device") not in (None, "cpu"):
-            from utfproof.ground.arrays import require_device
-
-            require_device(values["device"])  # a missing device belongs to this machine, and is no result
-        if self.find is not None:
-            return self.find(values, context)
-        with tempfile.TemporaryDirectory() as place:
-            for name, entry in self.parameters.items():
-                if entry.more.written and entry.default is REQUIRED:
-                    values[name] = Path(place) / f"{context.key}.json"
-            try:
-                outcome = self.call(values, frozenset({*parameters, "as_json"}))
-            except UtfproofError as error:
-                if error.exit_code not in REFUSALS:
-                    raise
-                return {"verdict": REFUSALS[error.exit_code], "reason": str(error)}, {}
-            files = {path.name: path.read_bytes() for path in sorted(Path(place).iterdir())}
-            document = json.loads(json.dumps(outcome.document, default=str).replace(f"{place}/", ""))
-        if self.certified:
-            return decided(json.loads(files[f"{context.key}.json"])), files
-        return {"verdict": VERDICTS.get(outcome.exit_code, "done"), **document}, files
-
-    def filled(self, parameters: Mapping[str, Any], max_memory: int | None = None) -> dict[str, Any]:
-        """Every parameter of the function: these, else its default; lists as comma-separated text."""
-        values = {name: None if p.default is REQUIRED else p.default for name, p in self.parameters.items()}
-        for name, value in parameters.items():
-            if value is not None:
-                values[name] = ",".join(map(str, value)) if isinstance(value, list) else value
-        if "max_memory" in values:
-            values["max_memory"] = max_memory
-        return values
-
-
-def grouped(group: type[T], values: Mapping[str, Any]) -> T:
-    """The options of this group among these values."""
-    return group(**{part.name: values[part.name] for part in fields(group)})  # type: ignore[arg-type]
-
-
-def decided(certificate: Mapping[str, Any]) -> dict[str, Any]:
-    """The result of a sweep's job that wrote this certificate."""
-    claim = certificate["claim"]
-    return {"verdict": claim["verdict"], "kind": certificate["kind"], "targets": claim["targets"]}
-
-
-def command(examples: str, *, name: str | None = None, **more: Any) -> Callable[[Any], Any]:
-    """Make a function a command; `more` as in `Command`. The function stays as it is, its attribute `command` is new."""
+def command(examples: str, *, name: str | None = None) -> Callable[[Any], Any]:
+    """Make a function a command. The function stays as it is, its attribute `command` is new."""
 
     def decorate(function: Any) -> Any:
-        function.command = Command(function, name or function.__name__.replace("_", "-"), examples, **more)
+        function.command = Command(function, name or function.__name__.replace("_", "-"), examples)
         return function
 
     return decorate
+
+
+def _keyword(name: str, hint: Any, default: Any) -> inspect.Parameter:
+    given = inspect.Parameter.empty if default is REQUIRED else default
+    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, annotation=hint, default=given)
 
 
 def _parameter(name: str, hint: Any, default: Any) -> Parameter:

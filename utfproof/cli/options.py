@@ -25,14 +25,13 @@ class More:
     """What an option is beside Typer's part.
 
     written: a file that the command writes; document: its --json document goes there. aside: no key of a sweep (it says where
-    and how one run is shown). text: a key of a sweep, as text, whatever its type. advanced: shown by --help-all alone.
+    and how one run is shown). advanced: shown by --help-all alone.
     """
 
     check: Check | None = None
     written: bool = False
     document: bool = False
     aside: bool = False
-    text: bool = False
     advanced: bool = False
 
 

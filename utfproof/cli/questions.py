@@ -2,22 +2,14 @@
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
 from utfproof.cli.options import option_of
 from utfproof.constructions import CONSTRUCTIONS
 from utfproof.errors import MalformedInput, ResourceLimit, choose
-from utfproof.shapes import EffectiveHeadDimensionWarning, Shape
-
-
-def quiet(question: Callable[..., Any], *given: Any) -> Any:
-    """The answer without a word on d > d_in: in a grid it would be said a thousand times over."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", EffectiveHeadDimensionWarning)
-        return question(*given)
+from utfproof.shapes import Shape
 
 
 def agree_with(shape: Shape, **given: int | None) -> None:

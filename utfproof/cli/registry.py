@@ -13,7 +13,7 @@ from utfproof.errors import MalformedInput, choose
 
 _FIRST = (
     "verify", "certify", "decide", "refute-lower", "rank", "check", "build", "embed", "export", "emulate", "enclose",
-    "frontier", "symbolic", "train", "optimum", "tables", "report", "sweep", "collect", "search numerical",
+    "frontier", "symbolic", "train", "optimum", "tables", "report", "sweep", "search numerical",
     "search exhaustive", "bench all",
 )  # fmt: skip
 """In the order of --help; others follow."""
@@ -21,7 +21,7 @@ GROUPS = {
     "search": "Search the shared-attention model for smaller hosts.",
     "bench": "Measurements side by side with what a user would otherwise use.",
 }
-APART = ("check", "sweep", "collect")
+APART = ("check", "sweep")
 """No commands of a sweep."""
 _FOLDER = Path(__file__).parents[1] / "commands"
 

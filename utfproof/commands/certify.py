@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from utfproof.cli import questions as options
-from utfproof.cli.command import Prepared, command
+from utfproof.cli.command import command
 from utfproof.cli.options import (
     Device,
     Draw,
@@ -18,11 +17,11 @@ from utfproof.cli.options import (
     ShapeOptions,
     argument,
     option,
-    required_shape,
     written,
 )
 from utfproof.cli.outcome import Outcome
-from utfproof.errors import MalformedInput, NotDefined
+from utfproof.constructions import construction as named
+from utfproof.errors import MalformedInput
 from utfproof.ground.files import require_writable, together
 from utfproof.ground.notions import Notion
 from utfproof.shapes import matching_dimension
@@ -55,31 +54,16 @@ MEANINGS = {
 """What a verdict says and does not say, by notion and direction."""
 
 
-def _prepared(given: dict[str, Any], folder: Path) -> Iterator[Prepared]:
-    from utfproof.constructions import construction, resolve_m
-
-    entry, shape = construction(given["construction"]), options.quiet(required_shape, given)
-    found = {"construction": entry.name, **shape.document()}
-    try:
-        found["m"] = resolve_m(entry, shape, given["m"])
-    except NotDefined:  # a grid may hold shapes where a construction does not exist: the result says so
-        found["m"] = given["m"]
-    found["notion"] = (Notion.asked(given["notion"]) if given["notion"] else entry.notion or Notion.MATCHING).value
-    if given["witness"] and not entry.is_random:
-        raise MalformedInput(f"witness belongs to random constructions; {entry.name} has a certificate of linear size")
-    if entry.is_random:  # the others are the same for every seed
-        found |= {name: given[name] for name in ("seed", "law", "dtype", "witness", "device")}
-    yield found, {}
+def _known(label: str, name: str) -> str:
+    return named(name).name
 
 
 @command(
     "Example: utfproof certify tied --heads 4 --layers 2 --head-dim 24 --d-in 4 -o tied.json",
-    certified=True,
-    prepare=_prepared,
 )
 def certify(
     *,
-    construction: Annotated[str, argument("Name of the construction, for example sparse, tied, random.")],
+    construction: Annotated[str, argument("Name of the construction, for example sparse, tied, random.", check=_known)],
     output: Annotated[Path, written("Certificate to write (.json).", "-o", "--output")],
     shape: ShapeOptions,
     m: M = None,

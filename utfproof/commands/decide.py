@@ -2,67 +2,24 @@
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any
 
 from utfproof.cli import questions as options
-from utfproof.cli.command import Context, Found, Prepared, command, decided
+from utfproof.cli.command import command
 from utfproof.cli.options import Device, DIn, Layers, MaxMemory, StoredResidual, argument, option, written
 from utfproof.cli.outcome import Outcome
 from utfproof.commands.certify import require_json
 from utfproof.errors import MalformedInput
 from utfproof.ground.files import require_writable
-from utfproof.ground.notions import Notion
-
-_STORED = ("layers", "d_in", "residual")
-"""Options that say of the weights what their file does not."""
-_HOW = ("tied_targets", "witness", "device", "max_memory")
-
-
-def _prepared(given: dict[str, Any], folder: Path) -> Iterator[Prepared]:
-    from utfproof.decision.host import decidable
-    from utfproof.weights import stored_host
-
-    decidable(given["notion"], tied_targets=given["tied_targets"])
-    for path in _files(given["weights"], folder):
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            host = stored_host(path, **{name: given[name] for name in _STORED})
-        digest, shape = host.file.digest(), host.shape
-        known = {"weights": digest, "layers": shape.layers, "d_in": shape.d_in, "residual": shape.residual or None}
-        yield {**given, **known}, {digest: str(path)}
-
-
-def _found(given: dict[str, Any], context: Context) -> Found:
-    from utfproof.decision.host import verdict
-    from utfproof.weights import stored_host
-
-    path = context.files[given["weights"]]
-    host = stored_host(path, **{name: given[name] for name in _STORED}, max_memory=context.max_memory)
-    if host.file.digest() != given["weights"]:
-        raise MalformedInput(f"{path} has changed since the sweep began; start it again")
-    decision = verdict(host, Notion(given["notion"]), **{name: given[name] for name in _HOW})
-    reason = decision.reason.replace(str(path), "the weights")  # a path is no part of a result
-    found = decision.certificate
-    if found is None:
-        return {"verdict": decision.verdict.value, "targets": str(decision.targets), "reason": reason}, {}
-    files = {f"{context.key}.json": found.to_bytes()} | {f"{name}.bin": data for name, data in found.sidecars.items()}
-    return {**decided(found.document), "reason": reason}, files
 
 
 @command(
     "Examples: utfproof decide host.safetensors -o host.json; utfproof decide host.safetensors --tied-targets -o tied.json",
-    certified=True,
-    prepare=_prepared,
-    find=_found,
 )
 def decide(
     *,
-    weights: Annotated[
-        Path, argument("HOST.safetensors with R_Q, R_K, R_V (or R_Vv, R_Vo) and U.", metavar="HOST", text=True)
-    ],
+    weights: Annotated[Path, argument("HOST.safetensors with R_Q, R_K, R_V (or R_Vv, R_Vo) and U.", metavar="HOST")],
     output: Annotated[Path, written("Certificate to write (.json).", "-o", "--output")],
     layers: Layers = None,
     d_in: DIn = None,
@@ -115,15 +72,3 @@ def _require_options(
     options.require_distinct(beside, weights)
     if beside.resolve() in {path.resolve() for path in (output, visible) if path is not None}:
         raise MalformedInput(f"certificate and targets need different names, got {beside} twice")
-
-
-def _files(text: str, folder: Path) -> list[Path]:
-    """The file, or the files of a pattern, beside the sweep's own file unless absolute."""
-    if not any(sign in text for sign in "*?["):
-        return [(folder / text).resolve()]
-    place = Path(text)
-    top = Path(place.anchor) if place.is_absolute() else folder
-    found = sorted(top.glob(str(place.relative_to(place.anchor))))
-    if not found:
-        raise MalformedInput(f"no file fits weights = {text!r}")
-    return [path.resolve() for path in found]

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Annotated, Any
 
-from utfproof.attention import EVERY_KERNEL, KERNEL_NAMES, parse_kernel
+from utfproof.attention import EVERY_KERNEL, KERNEL_NAMES
 from utfproof.cli import questions as options
-from utfproof.cli.command import Prepared, command
-from utfproof.cli.options import Device, Draw, MaxMemory, ShapeOptions, amount, argument, option, required_shape
+from utfproof.cli.command import command
+from utfproof.cli.options import Device, Draw, MaxMemory, ShapeOptions, amount, argument, option
 from utfproof.cli.outcome import Outcome
 from utfproof.commands.pairs import PairOptions, pair_of
 from utfproof.emulation.compare import INPUTS
@@ -54,24 +52,8 @@ class RunOptions:
         return CompareSetting(self.engine, self.device, self.precision, self.inputs, self.bounds)
 
 
-def _prepared(given: dict[str, Any], folder: Path) -> Iterator[Prepared]:
-    from utfproof.constructions import construction
-
-    entry, shape = construction(given["host"]), options.quiet(required_shape, given)
-    kernels = _kernels("attention", given["attention"])
-    for name in kernels:
-        parse_kernel(name, shape.heads, 2)  # whether heads are wide enough for it is said in the result
-    found = {**given, "host": entry.name, "attention": kernels, "d_out": shape.d_out}
-    found |= {"context": listed_integers("context", given["context"]), "residual": shape.residual or None}
-    if not entry.is_random:  # the seed still draws targets and inputs
-        del found["law"], found["dtype"]
-    yield found, {}
-
-
 @command(
     "Example: utfproof emulate sparse -H 4 -L 2 -d 24 --d-in 4 --trials 3 --attention softmax,rope",
-    version=3,
-    prepare=_prepared,
 )
 def emulate(
     *,

@@ -21,7 +21,7 @@ def rank(
     *,
     matrix: Annotated[Path, argument("A matrix: .npy, or a tensor of a .safetensors file.")],
     tensor: Annotated[str | None, option("Name of the tensor in a .safetensors file; its only one by default.")] = None,
-    prime: Annotated[int | None, option("Odd prime below 2^27; by default some are tried in turn.")] = None,
+    prime: Annotated[int | None, option("Odd prime below 2^27; the engine's own by default.")] = None,
     max_memory: MaxMemory = None,
 ) -> Outcome:
     """Compute the rank of a stored matrix modulo a prime.
@@ -33,21 +33,14 @@ def rank(
     """
     from utfproof.exact import gfp
 
-    prime = None if prime is None else gfp.check_prime(prime)
+    prime = gfp.DEFAULT_PRIMES[0] if prime is None else gfp.check_prime(prime)
     array = _matrix(matrix, tensor)
     if array.ndim != 2:
         raise MalformedInput(f"{matrix} holds an array of shape {array.shape}; a matrix is expected")
     rows, columns = (int(size) for size in array.shape)
     require_memory(32 * rows * columns, f"the rank of a {rows} x {columns} matrix", max_memory)
-
-    def residues(p: int) -> Any:
-        return gfp.residues(array, p, name=str(matrix), dtype=gfp.dtype_for(p))
-
-    # of other matrices, which rows or columns depend needs a prime that rarely misleads
-    proven = gfp.full_rank_prime(residues) if prime is None and rows == columns else None
-    prime = proven or prime or gfp.DEFAULT_PRIMES[0]
-    everything = gfp.RankProfile(list(range(rows)), list(range(columns)))
-    profile = everything if proven else gfp.rank_profile(residues(prime), prime)
+    residues = gfp.residues(array, prime, name=str(matrix))
+    profile = gfp.rank_profile(residues, prime)
     rank = len(profile.columns)
     full = rank == min(rows, columns)
     outside = {

@@ -8,10 +8,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from utfproof.cli.command import command
-from utfproof.cli.options import argument, memory, option, parallel
+from utfproof.cli.options import argument, memory, option, parallel, written
 from utfproof.cli.outcome import Outcome
 from utfproof.cli.output import plain
-from utfproof.cli.registry import in_sweep
 from utfproof.errors import MalformedInput
 from utfproof.ground.progress import stage
 
@@ -23,7 +22,8 @@ _NAMED = 3
 
 
 @command(
-    "Examples: utfproof sweep grid.toml -o ranks --workers 4; utfproof sweep grid.toml --scheduler tcp://127.0.0.1:8786"
+    "Examples: utfproof sweep grid.toml -o ranks --workers 4 --table ranks.parquet; "
+    "utfproof sweep grid.toml --scheduler tcp://127.0.0.1:8786"
 )
 def sweep(
     *,
@@ -31,6 +31,7 @@ def sweep(
     output: Annotated[
         Path | None, option("Folder of the results; named after the sweep by default.", "-o", "--output")
     ] = None,
+    table: Annotated[Path | None, written("Write a row for each result: .parquet (with pyarrow) or .csv.")] = None,
     scheduler: Annotated[str | None, option("Run on a Dask cluster: its scheduler, such as tcp://host:8786.")] = None,
     workers: Annotated[
         int | None, option("Worker processes here; cores divided by --threads by default.", check=parallel)
@@ -52,49 +53,35 @@ def sweep(
     from utfproof.sweeps.cluster import DaskWorkers, require_dask
     from utfproof.sweeps.run import run_sweep
     from utfproof.sweeps.spec import read_spec
+    from utfproof.sweeps.table import require_table, write_table
 
-    place = DaskWorkers(scheduler, workers=workers, threads=threads, note=_note)
-    asked = read_spec(spec, in_sweep)
-    folder = output or Path(asked.name)
-    document: dict[str, Any] = {
-        "sweep": asked.name,
-        "repeated": asked.repeated,
-        "folder": str(folder),
-    }
-    title = f"sweep {asked.name}"
+    if table is not None:
+        require_table(table)
+    place, asked = DaskWorkers(scheduler, workers=workers, threads=threads), read_spec(spec)
+    folder, count = output or Path(asked.name), len(asked.jobs)
+    document: dict[str, Any] = {"sweep": asked.name, "repeated": asked.repeated, "folder": str(folder), "jobs": count}
+    repeated = f", and {asked.repeated} that repeat one of them" if asked.repeated else ""
+    title, rows = f"sweep {asked.name}", {"jobs": f"{count}{repeated}"}
     if dry_run:
-        return Outcome({**document, "jobs": len(asked.jobs)}, title, _asked(asked))
+        return Outcome(document, title, rows)
     require_dask()
     if not folder.absolute().parent.is_dir():
         raise MalformedInput(f"{folder.absolute().parent} is not a folder; make it first")
     if max_memory is None and scheduler is None:  # a worker's share
-        max_memory = default_limit() // min(place.workers, max(len(asked.jobs), 1))
-    with stage(title, len(asked.jobs), unit="jobs") as doing:
-        summary = run_sweep(
-            asked,
-            folder,
-            place,
-            find=in_sweep,
-            reuse=reuse,
-            max_memory=max_memory,
-            progress=doing.advance,
-        )
-    rows = {**_asked(asked), **_ran(summary), "results": str(folder / "results.jsonl")}
+        max_memory = default_limit() // min(place.workers, max(count, 1))
+    with stage(title, count, unit="jobs") as doing:
+        summary = run_sweep(asked, folder, place, reuse=reuse, max_memory=max_memory, progress=doing.advance)
+    if table is not None:
+        with stage("write the table", count, unit="rows"):
+            write_table(summary.lines.values(), table)
+        rows["table"] = str(table)
+    rows |= {**_ran(summary), "results": str(folder / "results.jsonl")}
     failed = partial(_name_failures, summary, folder)
     return Outcome({**document, **summary.document()}, title, rows, summary.exit_code, closing=failed)
 
 
-def _note(text: str) -> None:
-    print(f"note: {plain(text)}", file=sys.stderr, flush=True)
-
-
-def _asked(asked: Any) -> dict[str, str]:
-    repeated = f", and {asked.repeated} that repeat one of them" if asked.repeated else ""
-    return {"jobs": f"{len(asked.jobs)}{repeated}"}
-
-
 def _ran(summary: Summary) -> dict[str, str]:
-    rows = {"finished": f"{summary.finished}, of which {summary.before} before"}
+    rows = {"finished": f"{len(summary.lines)}, of which {summary.before} before"}
     for (name, verdict), count in sorted(summary.verdicts.items()):
         rows[f"{name}: {verdict}"] = str(count)
     if summary.failures:

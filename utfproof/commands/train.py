@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import json
 import statistics
-import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from utfproof.cli.command import Context, Found, Given, Prepared, command
+from utfproof.cli.command import Given, command
 from utfproof.cli.options import MaxMemory, amount, argument, option, parallel
 from utfproof.cli.options import seed as seed_check
 from utfproof.cli.outcome import Outcome
@@ -40,43 +39,10 @@ def _changes(given: Given) -> dict[str, Any]:
     return {**changes, **chosen}
 
 
-def _prepared(given: dict[str, Any], folder: Path) -> Iterator[Prepared]:
-    from utfproof.training.model import check_dtype
-    from utfproof.training.step import engine_name
-
-    chosen = _preset(Given(given))
-    check_dtype(given["dtype"], given["device"])
-    filled = {name: getattr(chosen, name) for name in _OF_THE_PRESET}
-    yield {**given, **filled, "engine": engine_name(chosen, given["engine"])}, {}
-
-
-def _preset(given: Given) -> Preset:
-    from utfproof.training.presets import preset
-
-    return preset(given.preset, given.setting, **{name: getattr(given, name) for name in _OF_THE_PRESET})
-
-
-def _found(values: dict[str, Any], context: Context) -> Found:
-    from utfproof.training import loop as runs
-    from utfproof.training.results import to_document
-
-    given = Given(values)
-    with tempfile.TemporaryDirectory() as name:
-        setting = runs.RunSetting(
-            given.device, given.dtype, given.engine, Path(name), None,
-            eval_sequences=given.eval_sequences, max_memory=context.max_memory,
-        )  # fmt: skip
-        (result,) = runs.run(_preset(given), [given.seed], setting)
-    document = {name: value for name, value in to_document(result).items() if name != "seconds"}
-    return {"verdict": f"accuracy {result.accuracy:.4f}", **document}, {}
-
-
 @command(
     "Examples: utfproof train 1-hop/sparse/residual-norm; "
     "utfproof train 2-hop/random/residual-norm --seeds 5 --device cuda; "
     "utfproof train 1-hop/sparse/attention --setting theory --steps 200 --set m=600 -o runs/trial",
-    prepare=_prepared,
-    find=_found,
 )
 def train(
     *,
@@ -115,10 +81,12 @@ def train(
     threads: Annotated[
         int | None, option("Threads of torch; its own choice by default.", check=parallel, aside=True, advanced=True)
     ] = None,
-    results: Annotated[Path | None, option("Folder of result files.")] = None,
+    results: Annotated[Path | None, option("Folder of result files.", aside=True)] = None,
     output: Annotated[
         Path | None,
-        option("RUNDIR for checkpoints; a run in it goes on. runs/KEY by default.", "-o", "--resume"),
+        option(
+            "RUNDIR for log and checkpoints; a run in it goes on. runs/KEY by default.", "-o", "--resume", aside=True
+        ),
     ] = None,
     checkpoint_every: Annotated[int, option("Steps between checkpoints.", aside=True, advanced=True)] = 1000,
     log_every: Annotated[int, option("Steps between lines of the log.", aside=True, advanced=True)] = 100,

@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from utfproof.claims.grid import DEFAULT_GRID, Grid
-from utfproof.cli.command import Context, Found, Prepared, command
+from utfproof.cli.command import command
 from utfproof.cli.options import argument, option, parallel, written
 from utfproof.cli.outcome import Outcome
 from utfproof.cli.questions import refuse_given
-from utfproof.errors import MalformedInput, Refuted, Undecided
+from utfproof.errors import MalformedInput, Refuted
 from utfproof.ground.console import console
 from utfproof.ground.files import together, write_bytes
 from utfproof.ground.processes import worker_pool
@@ -32,33 +31,8 @@ _OF_DECISIONS = ("grid", "output", "junit", "html", "certificates", "full", "wor
 """Options that say nothing where nothing is decided."""
 
 
-def _prepared(given: dict[str, Any], folder: Path) -> Iterator[Prepared]:
-    from utfproof.claims.registry import select
-
-    Grid.parse(given["grid"])
-    for entry in select([given["claim"] or "*"]):
-        yield {"claim": entry.id, "grid": given["grid"]}, {}
-
-
-def _found(given: dict[str, Any], context: Context) -> Found:
-    from utfproof.claims.registry import all_claims
-    from utfproof.claims.runner import SPENT, decide
-
-    outcome = decide(all_claims()[given["claim"]], Grid.parse(given["grid"]))
-    for problem in outcome.document["problems"]:
-        if problem.startswith(("the check stopped", "the check failed")):  # for want of memory, say: no result
-            raise Undecided(problem)
-    document = {name: value for name, value in outcome.document.items() if name not in SPENT}
-    files = {f"{digest}.json": data for digest, data in outcome.certificates.items()} | outcome.sidecars
-    verdict = document.pop("verdict") + ("" if outcome.agrees else " (not as recorded)")
-    return {"verdict": verdict, **document}, files
-
-
 @command(
     'Example: utfproof verify "thm:designed-R*" --grid "H=1..2,L=1..3,d=1..2,d_in=1..3" --html claims.html',
-    certified=True,
-    prepare=_prepared,
-    find=_found,
 )
 def verify(
     *,
@@ -67,7 +41,6 @@ def verify(
         argument(
             "Claims by id, by the paper's label, or by a prefix ending in *; each of them by default.",
             metavar="[CLAIMS]...",
-            text=True,
         ),
     ] = None,
     grid: Annotated[str, option("Shapes on which claims are decided.")] = DEFAULT_GRID,

@@ -189,7 +189,7 @@ REGISTER = Construction(
     register_dimension,
     domain=EQUAL,
     identity=Identity(register_words, moves=output_moves),
-    shared=SharedAttention("E", register_host, embed_register, canonical=True),
+    shared=SharedAttention("E", register_host, embed_register),
 )
 
 TWO_SIDED = Construction(
@@ -205,7 +205,6 @@ TWO_SIDED = Construction(
         two_sided_host,
         lambda shape, m, target: embedded(shape, m, target, two_sided_words),
         length=lambda shape: (shape.layers + 1) // 2,
-        canonical=True,
     ),
 )
 
@@ -219,5 +218,5 @@ COUNTING = Construction(
     counted=True,
     targets="all tied",
     identity=Identity(counting_words),
-    shared=SharedAttention("E", counting_host, embed_counting, canonical=True),
+    shared=SharedAttention("E", counting_host, embed_counting),
 )

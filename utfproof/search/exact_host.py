@@ -2,7 +2,7 @@
 
 | method | for | argument |
 |---|---|---|
-| linear | one of E, U free | what annihilates the columns R_w U annihilates all targets' entries, as polynomials |
+| linear | E free | what annihilates the columns R_w U annihilates all targets' entries, as polynomials |
 | rank one | E, U free, d_in = 1, untied targets, m^2 = H^L | X(a) with tr(R_w^T X) = a_w has vanishing 2x2 minors: X = E U^T |
 
 Everything is integer or Fraction arithmetic; one target is solved and checked besides, so that no identity is vacuous.
@@ -19,8 +19,6 @@ from typing import Any
 
 import numpy as np
 
-from utfproof.certificates.format import Certificate
-from utfproof.certificates.identities import identity_certificate
 from utfproof.constructions import CONSTRUCTIONS
 from utfproof.errors import MalformedInput, Undecided
 from utfproof.exact import rational
@@ -35,25 +33,23 @@ Polynomial = dict[tuple[Any, ...], int]
 
 @dataclass(frozen=True, eq=False)
 class ExactHost:
-    """R_V [layers, H, m, m] (one layer when tied), E [d, m] or U [m, d] where fixed with the host;
-    object arrays of Fractions."""
+    """R_V [layers, H, m, m] (one layer when tied), and U [m, d] where it is fixed with the host; object arrays of
+    Fractions."""
 
     problem: Problem
     R: Array
-    E: Array | None = None
     U: Array | None = None
 
     def __post_init__(self) -> None:
-        problem, d = self.problem, self.problem.shape.d_in
+        problem = self.problem
         expected = (problem.host_layers, problem.shape.heads, problem.m, problem.m)
         if self.R.shape != expected:
             raise MalformedInput(f"R_V has shape {list(self.R.shape)}, expected {list(expected)}")
-        for name, array, size in (("E", self.E, (d, problem.m)), ("U", self.U, (problem.m, d))):
-            fixed = name not in problem.free
-            if (array is not None) != fixed or (array is not None and array.shape != size):
-                raise MalformedInput(
-                    f"{name} is {'fixed with the host' if fixed else 'free'}: give it accordingly, {list(size)}"
-                )
+        found = None if self.U is None else self.U.shape
+        if found != ((problem.m, problem.shape.d_in) if problem.free == "E" else None):
+            raise MalformedInput(
+                f"U is {'fixed with the host' if problem.free == 'E' else 'free'}: give it accordingly"
+            )
 
     def value(self, layer: int, head: int) -> Array:
         """R_V of a head; layers count from 0."""
@@ -70,24 +66,20 @@ class ExactHost:
 
     def document(self) -> dict[str, Any]:
         """Entries as decimal strings, for JSON."""
-        arrays = {"R_V": self.R, "E": self.E, "U": self.U}
+        arrays = {"R_V": self.R, "U": self.U}
         return {name: np.vectorize(str)(array).tolist() for name, array in arrays.items() if array is not None}
 
 
 @dataclass(frozen=True)
 class Verification:
-    """A host that serves almost all targets of its class, exactly. method as above; facts: what was counted; construction: the
-    known one of the same class with at most as many dimensions, and its identity certificate, where there is one; equivalent:
-    whether the host is that construction up to changes of coordinates; instance: one target with its E and U."""
+    """A host that serves almost all targets of its class, exactly. method as above; facts: what was counted; instance: one
+    target with its E and U; known: the construction of the same class with the fewest dimensions, and how many."""
 
     host: ExactHost
     method: str
     facts: dict[str, Any]
     instance: dict[str, Any]
-    construction: str | None
-    mirrored: bool
-    equivalent: bool
-    certificate: Certificate | None
+    known: tuple[str, int] | None
 
     def document(self) -> dict[str, Any]:
         """For JSON."""
@@ -96,10 +88,7 @@ class Verification:
             "facts": self.facts,
             "host": self.host.document(),
             "instance": self.instance,
-            "construction": self.construction,
-            "mirrored": self.mirrored,
-            "equivalent": self.equivalent,
-            "certificate": None if self.certificate is None else self.certificate.document,
+            "known": None if self.known is None else {"construction": self.known[0], "m": self.known[1]},
         }
 
 
@@ -113,54 +102,20 @@ def exact_array(array: Any) -> Array:
 
 def verify(host: ExactHost) -> Verification:
     """Exact verification, or Undecided with the reason: the host fails, or no method here applies."""
-    problem = host.problem
-    if problem.free == "U":
-        mirror = mirrored(host)
-        facts, instance, tight = _linear(mirror)
-        return certified(host, "linear", facts, instance, mirror.problem, tight=tight, mirrored=True)
-    if problem.free == "E":
-        facts, instance, tight = _linear(host)
-        return certified(host, "linear", facts, instance, problem, tight=tight)
-    facts, instance, tight = _rank_one(host)
-    return certified(host, "rank one", facts, instance, problem, tight=tight)
+    method, decide = ("linear", _linear) if host.problem.free == "E" else ("rank one", _rank_one)
+    facts, instance = decide(host)
+    return Verification(host, method, facts, instance, least_known(host.problem))
 
 
-def mirrored(host: ExactHost) -> ExactHost:
-    """Transposed matrices, layers in reverse, E and U exchanged: it serves the transposed targets, the same class."""
-    p = host.problem
-    free = {"E": "U", "U": "E"}.get(p.free, p.free)
-    problem = Problem(p.shape, p.m, free, p.tied_targets, p.tied_host)
-    E = None if host.U is None else host.U.T
-    U = None if host.E is None else host.E.T
-    return ExactHost(problem, host.R[::-1].swapaxes(-1, -2), E, U)
-
-
-def certified(
-    host: ExactHost,
-    method: str,
-    facts: dict[str, Any],
-    instance: dict[str, Any],
-    problem: Problem,
-    *,
-    tight: bool,
-    mirrored: bool = False,
-) -> Verification:
-    """The record, with the identity certificate of a known construction for the same class of at most as many dimensions;
-    tight: the host has that construction's products up to changes of coordinates, if it has as many dimensions."""
-    name, certificate, least = None, None, None
+def least_known(problem: Problem) -> tuple[str, int] | None:
+    """The construction with the fewest dimensions that serves this class in this model, and its m."""
+    found = []
     for entry in CONSTRUCTIONS.values():
         shared = entry.shared
-        if shared is None or not shared.canonical:
-            continue
-        if (shared.free, entry.targets == "all tied") != (problem.free, problem.tied_targets):
-            continue
-        if not entry.defined(problem.shape):
-            continue
-        least = entry.least_m(problem.shape)
-        if least <= problem.m:
-            name, certificate = entry.name, identity_certificate(entry.name, problem.shape, problem.m)
-    equivalent = name is not None and tight and least == problem.m
-    return Verification(host, method, facts, instance, name, mirrored, equivalent, certificate)
+        fits = shared is not None and (shared.free, entry.targets == "all tied") == (problem.free, problem.tied_targets)
+        if fits and entry.defined(problem.shape):
+            found.append((entry.least_m(problem.shape), entry.name))
+    return min(found)[::-1] if found else None
 
 
 # --- the targets' entries as polynomials -------------------------------------------------------------------
@@ -219,10 +174,10 @@ def sample_target(problem: Problem, number: int) -> tuple[Array, list[Any]]:
     return products, np.vectorize(int)(forms).tolist()
 
 
-# --- one of E and U free -----------------------------------------------------------------------------------
+# --- E free -----------------------------------------------------------------------------------------------
 
 
-def _linear(host: ExactHost) -> tuple[dict[str, Any], dict[str, Any], bool]:
+def _linear(host: ExactHost) -> tuple[dict[str, Any], dict[str, Any]]:
     problem, d = host.problem, host.problem.shape.d_in
     assert host.U is not None
     columns = np.concatenate([matrix @ host.U for matrix in host.word_products()], axis=1)  # [m, (w, c)]
@@ -243,7 +198,7 @@ def _linear(host: ExactHost) -> tuple[dict[str, Any], dict[str, Any], bool]:
         raise Undecided("the equations of a sample target have no solution")
     facts = {"columns": int(columns.shape[1]), "rank": rank, "relations checked": len(kernel)}
     instance = {"value forms": forms, "E": np.vectorize(str)(E).tolist(), "U": np.vectorize(str)(host.U).tolist()}
-    return facts, instance, rank == problem.m
+    return facts, instance
 
 
 def _right_kernel(matrix: Array) -> tuple[list[list[int]], int]:
@@ -268,7 +223,7 @@ def _integers(row: Array) -> list[Fraction]:
 # --- both free: X = E U^T ----------------------------------------------------------------------------------
 
 
-def _rank_one(host: ExactHost) -> tuple[dict[str, Any], dict[str, Any], bool]:
+def _rank_one(host: ExactHost) -> tuple[dict[str, Any], dict[str, Any]]:
     problem, m = host.problem, host.problem.m
     shape = problem.shape
     if shape.d_in != 1 or problem.tied_targets or m * m != shape.leaves:
@@ -298,7 +253,7 @@ def _rank_one(host: ExactHost) -> tuple[dict[str, Any], dict[str, Any], bool]:
         raise Undecided("the E and U of a sample target fail")
     facts = {"words": shape.leaves, "minors checked": minors}
     instance = {"value forms": forms, "E": [str(v) for v in E], "U": [str(v) for v in U]}
-    return facts, instance, two_sided_form(products, shape.heads, shape.layers)
+    return facts, instance
 
 
 def _form(row: Array, monomials: list[tuple[Any, ...]]) -> Polynomial:
@@ -312,22 +267,3 @@ def _times(left: Polynomial, right: Polynomial) -> Polynomial:
             key = tuple(sorted(a + b))
             out[key] = out.get(key, 0) + x * y
     return out
-
-
-def two_sided_form(products: Array, heads: int, layers: int) -> bool:
-    """Whether R_{uv} = (x_u p_u)(y_v q_v^T) for the words u of the first half of the layers and v of the second, p_u and q_v
-    being bases: then a change of coordinates of E and of U makes these products those of `two-sided`."""
-    if layers % 2:
-        return False
-    n = heads ** (layers // 2)
-    table = products.reshape(n, n, *products.shape[1:])
-    if products.shape[-1] != n:
-        return False
-    first = table[0, 0]
-    i, j = next(((i, j) for i in range(n) for j in range(n) if first[i, j]), (None, None))
-    if i is None:
-        return False
-    p, q = table[:, 0, :, j], table[0, :, i, :]  # R_{u0} e_j and e_i^T R_{0v}
-    scale = first[i, j]
-    fits = all((table[u, v] * scale == np.outer(p[u], q[v])).all() for u in range(n) for v in range(n))
-    return bool(fits and rational.inverse(p) is not None and rational.inverse(q) is not None)

@@ -16,14 +16,13 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations_with_replacement, permutations, product
-from math import comb, factorial, log2
+from math import comb, factorial, inf, log2
 from typing import Any
 
 import numpy as np
 
 from utfproof.errors import MalformedInput, ResourceLimit
 from utfproof.ground.resources import require_memory
-from utfproof.search.budget import UNLIMITED, Budget, OutOfBudget
 from utfproof.search.problem import Problem
 
 KINDS = ("injections", "maps", "all")
@@ -32,6 +31,26 @@ MOST_HOSTS = 80_000_000
 MOST_WORDS = 4096
 ENTRIES = 1 << 19
 """Of the products R_w of the hosts that are looked at together: well below a second."""
+
+
+class OutOfTime(Exception):
+    """The search ends here, undecided."""
+
+
+@dataclass(frozen=True)
+class Budget:
+    """deadline: of time.monotonic(); memory: bytes that the process may hold, None for 80 % of RAM."""
+
+    deadline: float = inf
+    memory: int | None = None
+
+    def look(self) -> None:
+        """Raise OutOfTime when the time is over."""
+        if time.monotonic() > self.deadline:
+            raise OutOfTime
+
+
+UNLIMITED = Budget()
 
 
 @dataclass(frozen=True)
@@ -174,8 +193,6 @@ def _first_layers(table: np.ndarray, heads: int, m: int, budget: Budget) -> list
         budget.look()
         if all(t <= tuple(sorted(move[i] for i in t)) for move in moves):
             kept.append(t)
-            if len(kept) % 4096 == 0:
-                budget.weigh()
     return kept
 
 
@@ -237,7 +254,7 @@ def solvable(products: Sequence[Any], grid: Words, budget: Budget = UNLIMITED) -
 
     products: R_w as integer matrices, in the words' order. The first nonzero coordinate of E is 1 (E and U may be scaled
     against each other). `rational`: some case has a basis that is linear in each unknown once the free ones are given
-    integers, so that E and U are rational functions of the weights. Raises OutOfBudget.
+    integers, so that E and U are rational functions of the weights. Raises OutOfTime.
     """
     import sympy as sp
 
@@ -332,7 +349,6 @@ class ExhaustiveFindings:
     served: int = 0
     rational: int = 0
     complete: bool = False
-    seconds: float = 0.0
     first: dict[str, Any] | None = None
     notes: list[str] = field(default_factory=list)
 
@@ -358,20 +374,16 @@ def search_all(
     stop_at_first: bool = False,
     max_memory: int | None = None,
 ) -> ExhaustiveFindings:
-    """Decide every {0,1} host of a kind for the problem, d_in = 1; with E free every 0/1 vector U as well ("U free" is its
-    transpose).
+    """Decide every {0,1} host of a kind for the problem, d_in = 1; with E free every 0/1 vector U as well.
 
-    Raises MalformedInput for d_in > 1, for U free, and for tied hosts with untied targets; ResourceLimit where there are
-    too many hosts.
+    Raises MalformedInput for d_in > 1 and for tied hosts with untied targets; ResourceLimit where there are too many hosts.
     """
     shape = problem.shape
     if shape.d_in != 1:
         raise MalformedInput(f"exhaustive searches are made for d_in = 1, got {shape}")
-    if problem.free == "U":
-        raise MalformedInput("with only U free, search with E free: words and matrices reversed, it is the same")
     if problem.tied_host != problem.tied_targets:
         raise MalformedInput("exhaustive searches are made for untied hosts and targets, or for both tied")
-    began, budget = time.monotonic(), Budget.lasting(seconds, max_memory)
+    budget = Budget(time.monotonic() + seconds, max_memory)
     grid = Words(shape.heads, shape.layers, problem.tied_targets)
     found = ExhaustiveFindings(problem, kind)
     try:
@@ -381,10 +393,9 @@ def search_all(
         else:
             hosts = untied_hosts(shape.heads, shape.layers, problem.m, kind, budget=budget)
         found.complete = _search(found, grid, hosts, budget, stop_at_first)
-    except OutOfBudget as spent:
+    except OutOfTime:
         tried = f"after {found.tried} of {found.classes} classes" if found.classes else "while hosts were listed"
-        found.notes.append(f"{spent.what} spent {tried}")
-    found.seconds = time.monotonic() - began
+        found.notes.append(f"time spent {tried}")
     return found
 
 
@@ -395,7 +406,7 @@ def _search(
     budget: Budget,
     stop_at_first: bool,
 ) -> bool:
-    """Try every class; whether all were tried. Raises OutOfBudget."""
+    """Try every class; whether all were tried. Raises OutOfTime."""
     problem = found.problem
     table, chosen, found.hosts = hosts
     found.classes = len(chosen)

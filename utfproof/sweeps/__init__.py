@@ -3,7 +3,7 @@
 spec      a TOML file -> the jobs it asks for
 jobs      a job, its content key, and running one
 cluster   everything that talks to Dask
-store     the folder of results: one SQLite database
+folder    the folder of results: JSON Lines, and the files that jobs write
 run       the driver: only jobs without a result run
 table     the results as rows, Parquet or CSV
 """

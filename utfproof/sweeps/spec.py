@@ -12,59 +12,46 @@ import re
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from utfproof.errors import MalformedInput, ResourceLimit, UtfproofError
+from utfproof.cli.command import REQUIRED, Parameter
+from utfproof.cli.options import DIMENSIONS
+from utfproof.cli.registry import in_sweep
+from utfproof.errors import MalformedInput, ResourceLimit
 from utfproof.ground.files import read_bytes
 from utfproof.paper.tables import PAPER_TABLE_SHAPES
 from utfproof.shapes import span
-from utfproof.sweeps.jobs import REQUIRED, Find, Key, SweepJob
+from utfproof.sweeps.jobs import SweepJob, sha256
 
 MAX_JOBS = 200_000
 LARGEST = 2**64 - 1
-DIMENSIONS = ("heads", "layers", "head_dim", "d_in", "d_out")
-"""Keys that the key `shape` stands for."""
 _EXPECTED = {bool: "true or false", int: 'integers, or a range such as "0..99"', float: "a number", str: "a text"}
 Values = Sequence[Mapping[str, Any]]
 
 
 @dataclass(frozen=True)
 class Sweep:
-    """Jobs in the order of the file, the last key of a grid varying fastest. folder: where the file is."""
+    """Jobs in the order of the file, the last key of a grid varying fastest, each once. repeated: how many asked for the same
+    as an earlier one."""
 
     name: str
-    grids: tuple[Grid, ...]
-    folder: Path
-
-    @cached_property
-    def jobs(self) -> tuple[SweepJob, ...]:
-        """All of them, each once."""
-        return tuple({job.key: job for job in self._asked}.values())
-
-    @cached_property
-    def _asked(self) -> list[SweepJob]:
-        return [job for grid in self.grids for job in grid.jobs(self.folder)]
-
-    @property
-    def repeated(self) -> int:
-        """How many jobs ask for the same as an earlier one."""
-        return len(self._asked) - len(self.jobs)
+    jobs: tuple[SweepJob, ...]
+    repeated: int
 
 
-def read_spec(path: Path | str, find: Find) -> Sweep:
+def read_spec(path: Path | str) -> Sweep:
     """The jobs of a sweep file. MalformedInput naming the first mistake; ResourceLimit above MAX_JOBS."""
     path = Path(path)
     try:
         document = tomllib.loads(read_bytes(path).decode())
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
         raise MalformedInput(f"{path} is not TOML: {error}") from error
-    return parse_spec(document, path.absolute().parent, find, str(path))
+    return parse_spec(document, path.absolute().parent, str(path))
 
 
-def parse_spec(document: Mapping[str, Any], folder: Path, find: Find, source: str = "sweep") -> Sweep:
-    """The same of a parsed document; weights are looked for in `folder`."""
+def parse_spec(document: Mapping[str, Any], folder: Path, source: str = "sweep") -> Sweep:
+    """The same of a parsed document; input files are looked for in `folder`."""
     _known(document, ("sweep", "jobs"), source)
     head, groups = document.get("sweep"), document.get("jobs")
     if not isinstance(head, Mapping):
@@ -75,41 +62,39 @@ def parse_spec(document: Mapping[str, Any], folder: Path, find: Find, source: st
         raise MalformedInput(f"{source}: [sweep] name must be letters, digits, '.', '_' or '-', got {name!r}")
     if not isinstance(groups, list) or not groups or not all(isinstance(group, Mapping) for group in groups):
         raise MalformedInput(f"{source}: no jobs; write at least one table [[jobs]] with a command")
-    grids = [Grid(group, f"{source}: [[jobs]] number {i}", find) for i, group in enumerate(groups, start=1)]
+    grids = [Grid(group, f"{source}: [[jobs]] number {i}", folder) for i, group in enumerate(groups, start=1)]
     size = sum(grid.size for grid in grids)
     if size > MAX_JOBS:
         raise ResourceLimit(f"{source} asks for {size} jobs, more than {MAX_JOBS}; split it")
-    sweep = Sweep(name, tuple(grids), folder)
-    _ = sweep.jobs
-    return sweep
+    asked = [job for grid in grids for job in grid.jobs()]
+    jobs = tuple({job.key: job for job in asked}.values())
+    return Sweep(name, jobs, len(asked) - len(jobs))
 
 
 class Grid:
     """One [[jobs]] table: its command and the values of every key."""
 
-    def __init__(self, table: Mapping[str, Any], place: str, find: Find) -> None:
+    def __init__(self, table: Mapping[str, Any], place: str, folder: Path) -> None:
         name = table.get("command")
         if not isinstance(name, str):
             raise MalformedInput(f'{place}: command is missing; write for example command = "certify"')
-        self.place = f"{place} ({name})"
+        self.place, self.folder = f"{place} ({name})", folder
         try:
-            self.command = find(name)
+            self.command = in_sweep(name)
         except MalformedInput as error:
             raise MalformedInput(f"{place}: {error}") from error
-        self.keys = dict(self.command.keys)
-        shaped = {*DIMENSIONS} <= self.keys.keys()
-        _known(table, ("command", *self.keys, *(["shape"] if shaped else [])), self.place)
-        self.axes: dict[str, Values] = {}
-        for name, given in table.items():
-            if name == "shape":
-                self.axes[name] = self._shapes(table, given)
-            elif name != "command":
-                self.axes[name] = self._axis(name, given)
+        keys = self.command.keys
+        _known(table, ("command", *keys, *(["shape"] if {*DIMENSIONS} <= keys.keys() else [])), self.place)
+        self.axes: list[Values] = []
+        for key, given in table.items():
+            if key == "shape":
+                self.axes.append(self._shapes(table, given))
+            elif key != "command":
+                self.axes.append(self._axis(keys[key], given))
         covered = {*table, *(DIMENSIONS if "shape" in table else ())}
-        missing = [name for name, key in self.keys.items() if key.default is REQUIRED and name not in covered]
-        if missing:
+        if missing := [key for key, known in keys.items() if known.default is REQUIRED and key not in covered]:
             raise MalformedInput(f"{self.place}: {', '.join(missing)} missing")
-        self.size = math.prod(map(len, self.axes.values()))
+        self.size = math.prod(map(len, self.axes))
 
     def _shapes(self, table: Mapping[str, Any], given: Any) -> Values:
         place = f"{self.place}: shape"
@@ -127,30 +112,45 @@ class Grid:
             shapes.append(dict(zip(DIMENSIONS, [*numbers, None][:5], strict=False)))
         return shapes
 
-    def _axis(self, name: str, given: Any) -> Values:
-        """The values of one key."""
-        place = f"{self.place}: {name}"
-        ranges = [_values(place, self.keys[name], value) for value in (given if isinstance(given, list) else [given])]
+    def _axis(self, key: Parameter, given: Any) -> Values:
+        """The values of one key; a pattern of file names stands for every file that fits."""
+        place = f"{self.place}: {key.name}"
+        ranges = [_values(place, key, value) for value in (given if isinstance(given, list) else [given])]
         if not ranges:
             raise MalformedInput(f"{place} is an empty list")
         if sum(found[-1] - found[0] + 1 if isinstance(found, range) else 1 for found in ranges) > MAX_JOBS:
             raise ResourceLimit(f"{place} has more than {MAX_JOBS} values; split it")
-        return [{name: value} for found in ranges for value in found]
+        values = [value for found in ranges for value in found]
+        if key.base is Path:
+            values = [path for value in values for path in self._files(place, value)]
+        return [{key.name: value} for value in values]
 
-    def jobs(self, folder: Path) -> Iterator[SweepJob]:
-        """Every combination, prepared by its command."""
-        defaults = {name: None if key.default is REQUIRED else key.default for name, key in self.keys.items()}
-        versions = self.command.versions
-        for combination in itertools.product(*self.axes.values()):
-            given = dict(defaults)
-            for part in combination:
-                given.update(part)
-            try:
-                for parameters, files in self.command.prepared(given, folder):
-                    kept = {name: value for name, value in parameters.items() if value is not None}
-                    yield SweepJob(self.command.name, kept, versions, files)
-            except UtfproofError as error:
-                raise type(error)(f"{self.place}: {error}") from error
+    def _files(self, place: str, text: str) -> list[str]:
+        """The names of the files that fit, relative to the sweep's own file unless absolute."""
+        if not any(sign in text for sign in "*?["):
+            return [text]
+        anchor = Path(text).anchor
+        top = Path(anchor) if anchor else self.folder
+        found = sorted(path for path in top.glob(text.removeprefix(anchor)) if path.is_file())
+        if not found:
+            raise MalformedInput(f"{place}: no file fits {text!r}")
+        return [str(path) if anchor else str(path.relative_to(self.folder)) for path in found]
+
+    def jobs(self) -> Iterator[SweepJob]:
+        """Every combination, with the digests of the files that it reads."""
+        digests: dict[str, str] = {}
+        for combination in itertools.product(*self.axes):
+            given = {name: value for part in combination for name, value in part.items()}
+            kept = {key: given.get(key, known.default) for key, known in self.command.keys.items()}
+            files = {}
+            for key, known in self.command.keys.items():
+                path = self.folder / str(kept[key])
+                if given.get(key) is not None and (known.base is Path or (known.names_file and path.is_file())):
+                    if str(path) not in digests:
+                        digests[str(path)] = sha256(read_bytes(path))
+                    files[key] = digests[str(path)]
+            kept = {key: value for key, value in kept.items() if value is not None and value is not REQUIRED}
+            yield SweepJob(self.command.name, kept, files, self.folder if files else Path())
 
 
 def _known(table: Mapping[str, Any], known: Iterable[str], place: str) -> None:
@@ -163,9 +163,9 @@ def _known(table: Mapping[str, Any], known: Iterable[str], place: str) -> None:
             raise MalformedInput(f"{place}: key {key!r} is unknown; {hint}")
 
 
-def _values(place: str, key: Key, value: Any) -> Sequence[Any]:
+def _values(place: str, key: Parameter, value: Any) -> Sequence[Any]:
     """One value in a list, or a range written "0..99". MalformedInput for another type, or a value that the key refuses."""
-    kind = key.type
+    kind = key.base if key.base in (bool, int, float) else str
     if kind is bool and isinstance(value, bool):
         return [value]
     if kind is int and type(value) is int:
