@@ -29,6 +29,7 @@ SECTIONS = (
     "appendix_lower_bound",
     "new_matching",
     "new_bounds",
+    "new_gated",
     "new_shared_attention",
     "new_residual",
     "new_normalisation",
