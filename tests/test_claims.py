@@ -200,9 +200,9 @@ def decided(name, grid):
         ("intro:sparse/heads", "holds", "0 of 1 shapes of this grid examined; the verdict is about the claim's own"),
         ("thm:sparse_universal_transformer/heads", "holds", "1 of 1 shapes of this grid examined"),
         ("thm:random_universal_transformer", "holds", "1 of 1 shapes of this grid examined"),
-        ("thm:random-R/minors", "holds", "0 of 1 shapes of this grid examined, 1 too large"),
+        ("thm:random-R/pseudoinverse", "holds", "0 of 1 shapes of this grid examined, 1 too large"),
         ("eq:m-bar/single-head", "holds", "0 of 1 shapes of this grid examined"),
-        ("sec:experiments/lengths", "holds", "0 of 1 shapes of this grid examined"),
+        ("sec:experiments/guessing", "holds", "0 of 1 shapes of this grid examined"),
     ],
 )
 def test_a_grid_decides_the_shapes_that_are_asked(name, verdict, note):

@@ -42,7 +42,6 @@ def test_figures_of_the_text_are_those_of_its_sentences():
 
     assert figures("sec:experiments/guessing") == (tables.GUESSING,)
     assert figures("sec:experiments/residual-ln-random") == tables.RANDOM_RANGE
-    assert figures("sec:experiments/residual-ln-sparse") == (tables.SPARSE_WITH_RESIDUAL_LN,)
     assert figures("sec:experiments/parentheses-robust") == (tables.ROBUST_PARENTHESES,)
 
 

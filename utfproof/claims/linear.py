@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from typing import Any
 
 import numpy as np
@@ -46,14 +45,6 @@ def flint_rank(matrix: Any, prime: int) -> int:
 
     numbers = np.asarray(matrix)
     return int(nmod_mat(*numbers.shape, [int(v) % prime for v in numbers.reshape(-1).tolist()], prime).rank())
-
-
-def minors(matrix: Any) -> dict[tuple[int, ...], int]:
-    """Every maximal minor of a tall integer matrix [m, M] by its rows (the two routes agree on each)."""
-    listed = plain.rows(matrix)
-    columns = len(listed[0])
-    choices = itertools.combinations(range(len(listed)), columns)
-    return {chosen: determinant_of([listed[i] for i in chosen]).value for chosen in choices}
 
 
 def left_inverse(matrix: Any) -> Agreed:

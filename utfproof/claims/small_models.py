@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 
-from utfproof.attention import RationalAttention
 from utfproof.claims import plain
 from utfproof.ground.generator import integer_matrix
 from utfproof.shapes import Shape
@@ -68,31 +67,6 @@ def values_of(model: SharedAttentionUniversal) -> Grid:
 def array(matrix: Any) -> np.ndarray:
     """Nested lists as an object array."""
     return np.array(matrix, dtype=object)
-
-
-class Recording:
-    """The package's rational attention, keeping each matrix that it gives, by (layer from 1, head)."""
-
-    logits_only = True
-
-    def __init__(self) -> None:
-        self.matrices: dict[tuple[int, int], plain.Rows] = {}
-        self._kernel = RationalAttention()
-
-    def __call__(self, queries: Any, keys: Any, positions: Any, *, layer: int, head: int) -> np.ndarray:
-        found = self._kernel(queries, keys, positions, layer=layer, head=head)
-        self.matrices[layer + 1, head] = plain.rows(found)
-        return found
-
-    def as_plain(self) -> plain.Attention:
-        """The same recording for `plain`'s forward passes."""
-
-        def attention(queries: plain.Rows, keys: plain.Rows, layer: int, head: int) -> plain.Rows:
-            found = plain.rational_attention(queries, keys, layer, head)
-            self.matrices[layer, head] = found
-            return found
-
-        return attention
 
 
 # --- attention maps that depend on logits and positions alone, over the rationals ---------------------------------

@@ -93,8 +93,6 @@ GUESSING = 20.0
 """What the text says random guessing reaches on the induction-head tasks, in percent."""
 RANDOM_RANGE = (85.7, 96.1)
 """What the text says the random hosts reach on the induction-head tasks with residual and LN."""
-SPARSE_WITH_RESIDUAL_LN = 100.0
-"""What the text says the sparse host reaches on every induction-head task with residual and LN."""
 ROBUST_PARENTHESES = 100.0
 """What the text says the sparse host reaches in every variant on parentheses."""
 RANDOM_PARENTHESES = {"attention-only": 94.4, "residual and LN": 100.0, "MLP": 100.0, "MLP and LN": 100.0}
@@ -111,9 +109,3 @@ OPTIMISATION = {
     "k-hop": {"learning rate": 1e-4, "warm-up": 1000, "batch": 128},
 }
 """tab:hyperparameters_parenthesis_balancing and tab:hyperparameters_k-hop; the steps of k-hop are TRAINING_STEPS."""
-PARENTHESIS_SYMBOLS = ("left parenthesis", "right parenthesis", "first label", "second label")
-"""Section 5.1: "two parenthesis tokens and two labels"."""
-PARENTHESIS_TOKENS = ("padding/EOF", "left parenthesis", "right parenthesis", "query token")
-"""The appendix on data, encoded as 0, 1, 2, 3."""
-MOST_PARENTHESES = 60
-"""Section 5.1: the maximum length of the inputs."""

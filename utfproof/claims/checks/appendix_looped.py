@@ -1,11 +1,7 @@
-"""Appendix C: the designed weight-tied host. Its theorem in both readings, its printed construction, its routing lemma.
-
-The random weight-tied host of Appendix D stands in `appendix_looped_random`.
-"""
+"""Appendices C and D: the designed weight-tied host, its routing lemma, and the random one. Both theorems in both readings."""
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Iterator
 from typing import Any
 
@@ -14,31 +10,26 @@ import numpy as np
 from utfproof.certificates.lower_bounds import dimension_certificate
 from utfproof.claims import plain
 from utfproof.claims.bounds import served
+from utfproof.claims.checks.appendix_universal import selector
 from utfproof.claims.claim import BESIDE, REPAIR, Figure, Instance, Run, agree, check, each
-from utfproof.claims.decisions import decided
-from utfproof.claims.tied_targets import tied_span_refutes
+from utfproof.claims.decisions import decided, dense, rank_modulo
+from utfproof.claims.linear import integer_host
+from utfproof.claims.small_models import array
+from utfproof.claims.tied_targets import tied_rows, tied_span_refutes
 from utfproof.constructions import build_host
 from utfproof.constructions.commuting import commuting_dimension
 from utfproof.constructions.random import integer_target
+from utfproof.exact import rational
 from utfproof.matching import r_all, w_all
-from utfproof.shapes import Shape, matching_dimension, paper_looped_dimension
+from utfproof.shapes import (
+    Shape,
+    column_groups,
+    matching_dimension,
+    paper_looped_dimension,
+    printed_looped_random_count,
+)
 
 Word = tuple[int, ...]
-
-
-@check("thm:designed-R-looped/where")
-def looped_where(run: Run) -> Iterator[Instance | Figure]:
-    """Both dimensions by formula and by summing blocks, on an exhaustive grid."""
-    for H, L in itertools.product(range(2, 6), range(1, 5)):
-        words, formulas, sums = [H**t for t in range(L + 1)], [], []
-        for d, d_in in itertools.product(range(1, 11), range(1, 25)):
-            shape = Shape(H, L, d, d_in)
-            wanted = d_in >= 2 * d * H or 2 * d >= H**L * d_in
-            formulas.append((paper_looped_dimension(shape) >= matching_dimension(shape)) == wanted)
-            columns = 2 * d * sum(words[1:]) + d_in * words[-1]
-            sums.append((sum(words) * max(2 * d, d_in) >= columns) == wanted)
-        both = agree({"formulas": all(formulas), "sums": all(sums)})
-        yield both.at(f"H = {H}, L = {L}", f"{len(sums)} shapes")
 
 
 def refuted_tied(shape: Shape, m: int) -> Instance:
@@ -97,120 +88,95 @@ def _clash(left: np.ndarray, right: np.ndarray) -> tuple[int, int] | None:
     return None
 
 
-def printed_contents(shape: Shape) -> list[tuple[Word, str]]:
-    """(block, what the proof stores in it), in the order of its list."""
-    H, L = shape.heads, shape.layers
-    inner = [(*p, h) for t in range(L) for p in plain.words(H, t) for h in range(H)]
-    return [((), "M"), *((word, "QK") for word in inner), *((word, "M") for word in plain.words(H, L))]
-
-
-def _readings(shape: Shape) -> dict[int, set[str]]:
-    """Block number -> which of QK and M the printed host's readers find there, from its R_all."""
-    width = max(2 * shape.head_dim, shape.d_in)
-    rows, columns = r_all(build_host("printed-looped", shape)).coordinates()
-    readers = 2 * shape.head_dim * shape.word_count
-    found: dict[int, set[str]] = {}
-    for row, column in zip(rows.tolist(), columns.tolist(), strict=True):
-        found.setdefault(row // width, set()).add("QK" if column < readers else "M")
-    return found
-
-
-@each("thm:designed-R-looped/blocks-once")
-def looped_blocks_once(shape: Shape) -> Iterator[Instance]:
-    """Blocks that occur twice in the list, and blocks that the printed host reads in both ways."""
-    listed = [block for block, _ in printed_contents(shape)]
-    read_twice = sum(len(kinds) > 1 for kinds in _readings(shape).values())
-    both = agree({"the proof's list": len(listed) - len(set(listed)), "the host's readers": read_twice})
-    yield both.at(shape, f"{both} blocks", holds=both.value == 0)
-
-
 @each("thm:designed-R-looped/bookkeeping")
 def looped_bookkeeping(shape: Shape) -> Iterator[Instance]:
     """The printed sum in blocks, against the list of contents and its count."""
     width = max(2 * shape.head_dim, shape.d_in)
     printed = sum(shape.heads**t * width for t in range(1, shape.layers)) + (shape.leaves + 1) * width
     counted = agree({"printed sum": printed, "formula": paper_looped_dimension(shape)}).value // width
-    contents = agree({"list": len(printed_contents(shape)), "formula": 1 + shape.word_count + shape.leaves})
+    listed = sum(1 for length in range(1, shape.layers + 1) for _ in plain.words(shape.heads, length))
+    leaves = sum(1 for _ in plain.words(shape.heads, shape.layers))  # M_p beside [M_p W_Q, M_p W_K]
+    contents = agree({"list": 1 + listed + leaves, "formula": 1 + shape.word_count + shape.leaves})
     yield contents.at(shape, f"{counted} blocks, {contents} contents", holds=counted >= contents.value)
-
-
-@each("thm:designed-R-looped/block-width")
-def looped_block_width(shape: Shape) -> Iterator[Instance]:
-    """Columns of the contents of a target, against the width."""
-    w_q, w_k, _ = plain.maps(integer_target(shape, tied=True), 0, 0)
-    columns = agree({"target": len(w_q[0]) + len(w_k[0]), "2d": 2 * shape.head_dim})
-    width = paper_looped_dimension(shape) // (1 + shape.word_count)
-    fits = max(columns.value, shape.d_in) <= width and (columns.value != shape.d_in or width == shape.d_in)
-    yield columns.at(shape, f"{columns} and {shape.d_in} columns in {width}", holds=fits)
 
 
 # --- routing -------------------------------------------------------------------------------------------------------
 
 
-def block_starts(shape: Shape, width: int) -> dict[Word, int]:
-    """First coordinate of the block of each word of length 0 ... L: by length, then lexicographically."""
-    listed = [word for t in range(shape.layers + 1) for word in plain.words(shape.heads, t)]
-    return {word: number * width for number, word in enumerate(listed)}
+def moved_blocks(shape: Shape) -> list[tuple[int, Word, Word | None]]:
+    """(h, p, where R_V^h of the printed looped host sends the block B_p): another whole block, None for zero."""
+    host, width = build_host("printed-looped", shape), max(2 * shape.head_dim, shape.d_in)
+    words = [word for length in range(shape.layers + 1) for word in plain.words(shape.heads, length)]
+    blocks = [selector(host.m, number * width, width) for number in range(len(words))]
+    images: list[tuple[int, Word, Word | None]] = []
+    for head in range(shape.heads):
+        value = host.maps(0, head).value[0]
+        for word, block in zip(words, blocks, strict=True):
+            routes = {
+                "NumPy": (dense(value) @ array(block)).tolist(),
+                "plain": plain.multiply(plain.rows(value), block),
+            }
+            image = agree(routes).value
+            assert image in blocks or not any(map(any, image)), f"block {word} is not moved as a whole"
+            images.append((head, word, words[blocks.index(image)] if image in blocks else None))
+    return images
 
 
-def routed_blocks(shape: Shape, head: int) -> dict[Word, Word | None]:
-    """Where the printed R_V^h sends each block B_p: another whole block, or None for zero (two routes agree)."""
-    width = max(2 * shape.head_dim, shape.d_in)
-    host = build_host("printed-looped", shape)
-    starts = block_starts(shape, width)
-    words = {start: word for word, start in starts.items()}
-    value = host.maps(0, head).value[0]
-    matrix = plain.rows(value)
-    out: dict[Word, Word | None] = {}
-    for word, start in starts.items():
-        columns = [[row[start + i] for row in matrix] for i in range(width)]
-        hits = [[i for i, entry in enumerate(column) if entry] for column in columns]
-        slow: Word | None = None
-        if any(hits):
-            slow = words[hits[0][0]]
-            whole = [[starts[slow] + i] for i in range(width)]
-            assert hits == whole, f"block {word} is not moved as a whole"
-        rows, cells = value.coordinates()
-        moved = rows[(cells >= start) & (cells < start + width)]
-        fast = words.get(int(moved.min())) if len(moved) == width else None
-        out[word] = agree({"index maps": fast, "plain integers": slow}).value
-    return out
-
-
-ROUTES = ("index maps", "plain integers")
+ROUTES = ("NumPy", "plain")
 
 
 @each("lem:looped-routing")
 def looped_routing(shape: Shape) -> Iterator[Instance]:
     """Where the host's R_V sends each block."""
-    sent = [(head, word, image) for head in range(shape.heads) for word, image in routed_blocks(shape, head).items()]
-    holds = all(image == ((head, *word) if len(word) < shape.layers else None) for head, word, image in sent)
+    holds = all(
+        image == ((head, *word) if len(word) < shape.layers else None) for head, word, image in moved_blocks(shape)
+    )
     yield Instance(shape, holds, f"{1 + shape.word_count} blocks, {shape.heads} heads", routes=ROUTES)
 
 
-@each("lem:looped-routing/last-line", "thm:looped_random-R/letter-order")
+@each("lem:looped-routing/last-line")
 def letter_orders(shape: Shape) -> Iterator[Instance]:
     """B_(p,h) as printed, B_(h,p) as repaired, for every block that R_V^h moves."""
-    sent = [(head, word, image) for head in range(shape.heads) for word, image in routed_blocks(shape, head).items()]
-    moved = [(head, word, image) for head, word, image in sent if len(word) < shape.layers]
+    moved = [entry for entry in moved_blocks(shape) if len(entry[1]) < shape.layers]
     behind = sum(image != (*word, head) for head, word, image in moved)
     before = sum(image != (head, *word) for head, word, image in moved)
     yield Instance(shape, behind == 0, f"{behind} of {len(moved)} blocks go elsewhere", routes=ROUTES)
     yield Instance(shape, before == 0, f"{len(moved)} blocks", routes=ROUTES, part=REPAIR)
 
 
-@each("thm:designed-R-looped/routing-products")
-def looped_products(shape: Shape) -> Iterator[Instance]:
-    """Products of the printed host's matrices, as index maps and in plain integers."""
-    host = build_host("printed-looped", shape)
-    starts = block_starts(shape, max(2 * shape.head_dim, shape.d_in))
-    own, slow, wanted = [], [], []
-    for word, start in starts.items():
-        product: Any = host.U
-        for head in reversed(word):
-            product = host.maps(0, head).value[0] @ product
-        own.append(plain.rows(product))
-        slow.append(plain.multiply(plain.routed(host, word), plain.rows(host.U)))
-        wanted.append([[int(i == start + j) for j in range(shape.d_in)] for i in range(host.m)])
-    both = agree({"index maps": own == wanted, "plain integers": slow == wanted})
-    yield both.at(shape, f"{len(starts)} words")
+# --- Appendix D: the random host ------------------------------------------------------------------------------------
+
+
+@each("thm:looped_random-R/count")
+def random_count(shape: Shape) -> Iterator[Instance]:
+    """Columns of a built R_all and of the list of equations."""
+    H, d, S = shape.heads, shape.head_dim, shape.word_count
+    listed = sum(group.words * group.width for group in column_groups(shape))
+    columns = agree({"R_all": r_all(build_host("tied", shape)).shape[1], "equations": listed})
+    missing = columns.value - printed_looped_random_count(shape)
+    yield columns.at(shape, f"{columns.value - missing} of {columns}", holds=missing == 0)
+    # H (M - M_loop) = 2 d S (H - 1), without fractions
+    holds = H * missing == 2 * d * S * (H - 1) and columns.value == matching_dimension(shape)
+    yield columns.at(shape, f"M - M_loop = {missing}", holds=holds, part=REPAIR)
+
+
+@each("thm:looped_random-R/tied")
+def random_tied(shape: Shape) -> Iterator[Instance]:
+    """Lower bounds from isolating targets or spans of sample targets; rank certificates at M."""
+    m, M = printed_looped_random_count(shape), matching_dimension(shape)
+    yield decided("random-tied", shape, m) if m >= M else refuted_tied(shape, m)
+    if M <= 44:
+        yield decided("random-tied", shape, M, part=BESIDE)
+
+
+@check("thm:looped_random-R/tied-commuting")
+def random_tied_commuting(run: Run) -> Iterator[Instance | Figure]:
+    """Rank of a random R_all with the targets' rows below it: above m, so for almost every host of that dimension."""
+    shape = Shape(2, 4, 1, 1)
+    m = printed_looped_random_count(shape)
+    rows = tied_rows(shape, commuting_dimension(shape) + 15)
+    stacked = np.concatenate([dense(r_all(integer_host(shape, m, seed=1, tied=True))), rows])
+    span = agree({"FLINT": rational.rank(rows), "modulo a prime": rank_modulo(rows)})
+    both = agree({"FLINT": rational.rank(stacked) > m, "modulo a prime": rank_modulo(stacked) > m})
+    detail = f"a span of {span}; rows of host and targets together exceed {m} dimensions"
+    yield both.at(shape, detail, holds=not both, m=m)

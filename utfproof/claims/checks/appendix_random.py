@@ -1,23 +1,22 @@
-"""Appendix B: random hosts. The theorem at m >= M, its count of equations, and the stacked linear system.
-
-What the proof says of the determinant polynomial stands in `appendix_random_determinant`.
-"""
+"""Appendix B: random hosts. The theorem at m >= M, its count of equations, the stacked system, and the determinant of R_all."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from fractions import Fraction
 
 import numpy as np
 
 from utfproof.certificates.lower_bounds import dimension_certificate
 from utfproof.claims import plain
 from utfproof.claims.claim import BESIDE, REPAIR, Figure, Instance, Run, agree, check, each
-from utfproof.claims.decisions import at_size, decided, dense, matched, rank_of
-from utfproof.claims.linear import integer_host, left_inverse, minors
+from utfproof.claims.decisions import at_size, decided, dense, rank_of
+from utfproof.claims.linear import determinant_of, full_rank_host, integer_host, left_inverse
 from utfproof.claims.named import DIMENSIONS
 from utfproof.constructions import build_host
 from utfproof.constructions.random import integer_target
 from utfproof.exact import rational
+from utfproof.exact.symbolic.determinant import determinant_degree, schwartz_zippel_bound
 from utfproof.matching import embed, r_all, w_all
 from utfproof.paper.formulas import designed_dimension
 from utfproof.shapes import Shape, column_at, column_groups, matching_dimension, printed_random_count
@@ -76,19 +75,6 @@ def count(shape: Shape) -> Iterator[Instance]:
     printed, m_0 = printed_random_count(shape), designed_dimension(shape)
     yield columns.at(shape, f"R_all has {columns} columns, printed {printed}", holds=printed == columns.value)
     yield columns.at(shape, f"R_all has {columns} columns", holds=m_0 == columns.value, part=REPAIR)
-
-
-@each("thm:random-R/equations")
-def equations(shape: Shape) -> Iterator[Instance]:
-    """Blocks of columns against words written out and the closed formula."""
-    H, L, groups = shape.heads, shape.layers, column_groups(shape)
-    found = tuple(sum(g.words for g in groups if g.kind == kind) for kind in ("Q", "K", "OV"))
-    words = sum(1 for length in range(1, L + 1) for _ in plain.words(H, length))
-    listed = words, words, sum(1 for _ in plain.words(H, L))
-    readers = L if H == 1 else H * (H**L - 1) // (H - 1)
-    same = agree({"columns of R_all": found, "words listed": listed})
-    detail = f"{found[0]} queries, {found[1]} keys, {found[2]} outputs"
-    yield same.at(shape, detail, holds=same.value == (readers, readers, H**L))
 
 
 @each("eq:multi-head-stacked")
@@ -153,24 +139,57 @@ def pseudoinverse(shape: Shape) -> Iterator[Instance]:
         yield invertible.at(shape, f"left inverse: {invertible}", holds=holds, m=m)
 
 
-@each("thm:random-R/single-target")
-def single_target(shape: Shape) -> Iterator[Instance]:
-    """A host with two equal columns still matches targets with W_Q = W_K in that head."""
-    m = matching_dimension(shape)
-    host, target = integer_host(shape, m, seed=3, equal_readers=True), integer_target(shape, seed=2)
-    target.W_K[0, 0] = target.W_Q[0, 0]
-    rank = rank_of(host)
-    if rank.value == m - shape.head_dim:
-        yield matched(host, target).at(shape, f"rank {rank} < M = {m}, and E exists", m=m)
+# --- the determinant polynomial p of R_all ---------------------------------------------------------------------------
 
 
-@each("thm:random-R/minors")
-def some_minor(shape: Shape) -> Iterator[Instance]:
-    """All maximal minors against the rank."""
+@each("thm:random-R/explicit-assignment")
+def explicit_assignment(shape: Shape) -> Iterator[Instance]:
+    """The determinant at the repaired hosts by two routes, and a certificate."""
     M = matching_dimension(shape)
-    for m, deficient in ((M, False), (M + 2, False), (M + 2, True)):
-        host = integer_host(shape, m, seed=5, equal_readers=deficient)
-        rank, found = rank_of(host), minors(dense(r_all(host)))
-        nonzero = sum(1 for value in found.values() if value)
-        detail = f"rank {rank} of {M}, {nonzero} of {len(found)} minors nonzero"
-        yield rank.at(shape, detail, holds=(nonzero > 0) == (rank.value == M), m=m)
+    for name in ("sparse", "tied"):
+        if M <= 24:
+            value = determinant_of(dense(r_all(build_host(name, shape))))
+            yield value.at(shape, f"det = {value} at {name}", holds=abs(value.value) == 1, m=M)
+        yield decided(name, shape, M)
+
+
+@check("thm:random-R/degree")
+def degree(run: Run) -> Iterator[Instance | Figure]:
+    """p at integer hosts and at twice their parameters."""
+    for shape in run.shapes():
+        M, expected = matching_dimension(shape), determinant_degree(shape)
+        for tied in (False, True):
+            host = full_rank_host(shape, tied=tied)
+            R_Q, R_K, R_V = (2 * np.array(part, dtype=object) for part in (host.R_Q, host.R_K, host.R_V))
+            doubled = type(host)(shape, M, R_Q, R_K, R_V, 2 * host.U)
+            first, second = (determinant_of(dense(r_all(one))) for one in (host, doubled))
+            holds = first.value != 0 and second.value == first.value << expected
+            yield second.at(shape, f"degree {expected}", holds=holds, m=M)
+    for place in ((2, 4, 30, 30), (4, 2, 24, 4), (1, 1, 1, 1)):
+        yield Figure(f"({','.join(map(str, place))})", determinant_degree(Shape(*place)))
+
+
+@check("new:finite-weights")
+def finite_weights(run: Run) -> Iterator[Instance | Figure]:
+    """The exact probability at the smallest shape, counted and by formula, against the bound."""
+    smallest, q = Shape(1, 1, 1, 1), 5
+    counted = _singular_probability(q)
+    # R_V U is uniform when U is not zero, so three independent uniform columns remain
+    inverse = Fraction(1, q)
+    formula = 1 - (1 - inverse**3) * (1 - inverse) * (1 - inverse**2) * (1 - inverse**3)
+    exact = agree({"enumeration": counted, "formula": formula})
+    bound = schwartz_zippel_bound(smallest, q)
+    yield Instance(smallest, exact.value <= bound, f"{exact.value} <= {bound}", routes=exact.routes, m=3)
+    yield Figure("(1,1,1,1) over 5 elements", str(exact.value))
+    yield Figure("bound there", str(bound))
+    yield Figure("(2,4,30,30), 2^32 values", float(schwartz_zippel_bound(Shape(2, 4, 30, 30), 2**32)))
+
+
+def _singular_probability(q: int) -> Fraction:
+    """P[det R_all = 0] at (1,1,1,1), m = 3, entries uniform over integers modulo a prime q: all 3 x 3 matrices counted."""
+    triples = np.array(list(np.ndindex(q, q, q)))
+    crosses = np.cross(triples[:, None, :], triples[None, :, :]).reshape(-1, 3) % q
+    kinds, how_many = np.unique(crosses, axis=0, return_counts=True)
+    singular = int((how_many[:, None] * ((kinds @ triples.T) % q == 0)).sum())
+    zero_output = Fraction(1, q**3)
+    return zero_output + (1 - zero_output) * Fraction(singular, q**9)

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from fractions import Fraction
-from itertools import pairwise
 
 from utfproof.claims.claim import Figure, Instance, Run, agree, check
 from utfproof.claims.decisions import decided
@@ -59,17 +57,6 @@ def repeated_cells(run: Run) -> Iterator[Instance | Figure]:
             yield Instance(f"{task}, {variant}", row == other, f"{row} against {other}")
 
 
-@check("sec:experiments/vocabulary")
-def vocabulary(run: Run) -> Iterator[Instance | Figure]:
-    """d_in from m, H, L and d, in two ways."""
-    for task, row in paper.TABLE_ROWS.items():
-        H, L, d, m = row["heads"], row["layers"], row["head_dim"], row["m"]
-        solved = (m - 2 * d * sum(H**t for t in range(1, L + 1))) // H**L
-        tried = [width for width in range(1, 200) if paper_dimension(Shape(H, L, d, width)) == m]
-        found = agree({"solved": [solved], "tried": tried})
-        yield found.at(task, f"d_in = {solved}", holds=found.value == [row["vocabulary"]])
-
-
 # --- accuracies ----------------------------------------------------------------------------------------------------
 
 
@@ -94,14 +81,6 @@ def guessing(run: Run) -> Iterator[Instance | Figure]:
     rows = [(task, variant, row) for task in HOPS for variant, row in paper.ABLATIONS[task].items()]
     below = [f"{task}, {variant}: {cell}" for task, variant, row in rows for cell in row if cell < paper.GUESSING]
     yield Figure("cells below", "; ".join(below))
-
-
-@check("sec:experiments/residual-ln-sparse")
-def sparse_with_residual(run: Run) -> Iterator[Instance | Figure]:
-    """The summary table's column."""
-    for task in HOPS:
-        cell = paper.SUMMARY_RESIDUAL_LN[task][0]
-        yield Instance(task, cell == paper.SPARSE_WITH_RESIDUAL_LN, f"{cell}")
 
 
 @check("sec:experiments/residual-ln-random")
@@ -133,62 +112,7 @@ def normalisation_helps(run: Run) -> Iterator[Instance | Figure]:
             yield Instance(f"{task}, {name}", after > before, f"rises by {after - before:.1f}")
 
 
-@check("sec:experiments/more-depth")
-def more_depth(run: Run) -> Iterator[Instance | Figure]:
-    """Each task against the next deeper one: the accuracy, and what the fully trained model is ahead."""
-    for column, kind in enumerate(KINDS):
-        cells = {task: paper.SUMMARY_ATTENTION_ONLY[task][column] for task in HOPS}
-        missing = {task: round(paper.SUMMARY_ATTENTION_ONLY[task][-1] - cell, 1) for task, cell in cells.items()}
-        for task, deeper in pairwise(HOPS):
-            if paper.TABLE_ROWS[deeper]["layers"] > paper.TABLE_ROWS[task]["layers"]:
-                lower, farther = cells[deeper] < cells[task], missing[deeper] > missing[task]
-                detail = f"{cells[task]} to {cells[deeper]}, missing {missing[task]} to {missing[deeper]}"
-                yield Instance(f"{kind}, {task} to {deeper}", lower if lower == farther else None, detail)
-
-
-@check("sec:experiments/frozen-mlp")
-def frozen_mlp(run: Run) -> Iterator[Instance | Figure]:
-    """Both kinds of host: with LN without and with MLPs; with MLPs without and with LN."""
-    table = paper.ABLATIONS["2-hop"]
-    for column, kind in enumerate(KINDS):
-        before, after, without = (table[name][column] for name in ("residual and LN", "MLP and LN", "MLP"))
-        kept, gained = before - after <= TOLERANCE, after - without > 0
-        yield Instance(kind, kept if kept == gained else None, f"{before} to {after}; beside MLPs {without} to {after}")
-
-
 # --- tasks and training ----------------------------------------------------------------------------------------------
-
-
-@check("sec:experiments/vocabulary-of-parentheses")
-def vocabulary_of_parentheses(run: Run) -> Iterator[Instance | Figure]:
-    """Both lists of symbols."""
-    lists = {"section": paper.PARENTHESIS_SYMBOLS, "appendix": paper.PARENTHESIS_TOKENS}
-    sizes = {len(listed) for listed in lists.values()}
-    yield Instance("how many", sizes == {paper.HYPERPARAMETERS_PARENTHESES["vocabulary"]}, "4 and 4")
-    for name, listed in lists.items():
-        yield Instance(
-            f"parentheses, {name}", sum("parenthesis" in symbol for symbol in listed) == 2, ", ".join(listed)
-        )
-
-
-@check("sec:experiments/lengths")
-def lengths(run: Run) -> Iterator[Instance | Figure]:
-    """60 as twice a number of pairs."""
-    half, odd = divmod(paper.MOST_PARENTHESES, 2)
-    yield Instance("parentheses", odd == 0, f"2 · {half}")
-
-
-@check("sec:experiments/initialisation")
-def initialisation(run: Run) -> Iterator[Instance | Figure]:
-    """kaiming_uniform with a = √5, as torch.nn.Linear uses it: the bound's square."""
-    for m in sorted({row["m"] for row in paper.TABLE_ROWS.values()}):
-        square = linear_bound_squared(m)
-        yield Instance(f"m = {m}", square == Fraction(1, m), f"bound² = {square}")
-
-
-def linear_bound_squared(inputs: int) -> Fraction:
-    """(gain · √(3/fan_in))², gain² = 2/(1 + a²), a² = 5: the bound of torch.nn.Linear's initial weights."""
-    return Fraction(2, 1 + 5) * 3 / inputs
 
 
 @check("task:two-hop-example")
@@ -220,13 +144,3 @@ def _hop_strings(text: str, hops: int) -> list[str]:
             following.append(earlier[-1] + 1 if earlier else None)
         sources = following
     return ["-" if source is None else text[source] for source in sources]
-
-
-@check("task:two-hop-example/neighbours")
-def neighbours(run: Run) -> Iterator[Instance | Figure]:
-    """Pairs of equal neighbours, by position and by the text's runs."""
-    text = paper.TWO_HOP_INPUT
-    runs = "".join(f"{a} " if a != b else a for a, b in pairwise(text)) + text[-1]
-    positions = [text[i : i + 2] for i in range(len(text) - 1) if text[i] == text[i + 1]]
-    equal = agree({"positions": positions, "runs": [run for run in runs.split() if len(run) > 1]})
-    yield equal.at(text, ", ".join(equal.value))

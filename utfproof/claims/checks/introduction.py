@@ -35,7 +35,7 @@ def embedding_shape(shape: Shape) -> Iterator[Instance]:
     yield rows.at(shape, f"E has {rows} rows", holds=rows.value == shape.d_in)
 
 
-@each("intro:lower-bound", "thm:lower_bound_utf/untied")
+@each("intro:lower-bound", "thm:lower_bound_utf/untied", "thm:lower_bound_matching_attention/untied")
 def lower_bound(shape: Shape) -> Iterator[Instance]:
     """No host at the largest m below the bound, at every (H, L)."""
     yield below_root(shape)

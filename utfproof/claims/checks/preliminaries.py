@@ -12,12 +12,9 @@ from utfproof.claims import plain
 from utfproof.claims.claim import Agreed, Figure, Instance, Run, agree, check, each
 from utfproof.claims.decisions import (
     decided,
-    exact_emulation,
     matched,
     outputs,
-    rank_of_matrix,
     small_input,
-    symbolic,
 )
 from utfproof.claims.linear import integer_host
 from utfproof.claims.small_models import drawn
@@ -88,18 +85,6 @@ def definition(shape: Shape) -> Iterator[Instance]:
     yield wanted.at(shape, "not universal: zeros give 0, this target does not", holds=any(map(any, wanted.value)))
 
 
-@check("def:universal-transformer/uniform-in-n")
-def uniform(run: Run) -> Iterator[Instance | Figure]:
-    """Exact outputs at n = 1 ... 6 for an E that is computed once; the emulation lemma as words."""
-    from utfproof.exact.symbolic.free_algebra import equal_output
-
-    for shape in run.shapes():
-        found = exact_emulation(build_host("sparse", shape), integer_target(shape), (1, 2, 3, 6))
-        yield found.at(shape, "n = 1, 2, 3, 6")
-    for heads, layers in ((1, 2), (2, 2)):
-        yield symbolic(f"H = {heads}, L = {layers}, every n", equal_output(heads, layers))
-
-
 @each("sec:preliminaries/description")
 def description(shape: Shape) -> Iterator[Instance]:
     """A rank certificate with m = M; two targets, two embeddings, both matched by the same host."""
@@ -110,16 +95,6 @@ def description(shape: Shape) -> Iterator[Instance]:
     first, second = (plain.rows(embed(host, target).E) for target in targets)
     apart = agree({"E": first != second, "W_all": plain.equations(targets[0]) != plain.equations(targets[1])})
     yield both[0].at(shape, "two targets, two embeddings", holds=all(both) and bool(apart))
-
-
-@each("def:utf-model/not-in-its-own-class")
-def own_class(shape: Shape) -> Iterator[Instance]:
-    """The rank of the prefix tree's first R_V by FLINT and plain integers, and by the count."""
-    host = build_host("sparse", shape)
-    rank = rank_of_matrix(host.maps(0, 0).value[0])
-    kept = (matching_dimension(shape) - 2 * shape.head_dim * shape.heads) // shape.heads
-    holds = rank.value == kept and kept > shape.head_dim
-    yield rank.at(shape, f"rank {rank}, d = {shape.head_dim}", holds=holds, m=host.m)
 
 
 @each("def:looped-utf")
