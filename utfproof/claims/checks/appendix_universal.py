@@ -8,9 +8,10 @@ prefix tree: internal blocks by depth and word, each with H query and H key sub-
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 
 from utfproof.claims import plain
-from utfproof.claims.claim import REPAIR, Agreed, Instance, agree, check, each
+from utfproof.claims.claim import REPAIR, Agreed, Figure, Instance, Run, agree, check, each
 from utfproof.claims.decisions import matched, symbolic
 from utfproof.constructions import build_host
 from utfproof.constructions.random import integer_target
@@ -25,7 +26,7 @@ SEVERAL: Sizes = [(2, 1), (2, 2), (2, 3), (3, 1), (3, 2)]
 STEP = "every layer, from the one before"
 
 
-def unrolled(sizes: Sizes, step: int) -> Iterator[Instance]:
+def unrolled(sizes: Sizes, step: int, run: Run) -> Iterator[Instance | Figure]:
     """The layer recursion expanded, and the induction step, of target and host."""
     from utfproof.exact.symbolic.free_algebra import unrolling, unrolling_step
 
@@ -35,7 +36,7 @@ def unrolled(sizes: Sizes, step: int) -> Iterator[Instance]:
         yield symbolic(f"H = {step}, {STEP}, {system}", unrolling_step(step, system=system))
 
 
-def equal_attentions(sizes: Sizes, step: int) -> Iterator[Instance]:
+def equal_attentions(sizes: Sizes, step: int, run: Run) -> Iterator[Instance | Figure]:
     """Rewriting by the query and key equations; and with each of them dropped."""
     from utfproof.exact.symbolic.free_algebra import equal_attention, equal_attention_step
 
@@ -49,7 +50,7 @@ def equal_attentions(sizes: Sizes, step: int) -> Iterator[Instance]:
     yield symbolic(f"H = {step}, {STEP}", equal_attention_step(step))
 
 
-def equal_outputs(sizes: Sizes, step: int) -> Iterator[Instance]:
+def equal_outputs(sizes: Sizes, step: int, run: Run) -> Iterator[Instance | Figure]:
     """Rewriting by all equations; without one output equation; and the step on to a layer more."""
     from utfproof.exact.symbolic.free_algebra import equal_attention_step, equal_output
 
@@ -65,8 +66,8 @@ for one, several, identities in (
     ("lem:eqatt", "lem:multieqatt/all-layers", equal_attentions),
     ("lem:equal-io", "lem:equal-io-multi", equal_outputs),
 ):
-    check(one)(lambda run, identities=identities: identities(ONE_HEAD, 1))
-    check(several)(lambda run, identities=identities: identities(SEVERAL, 3))
+    check(one)(partial(identities, ONE_HEAD, 1))
+    check(several)(partial(identities, SEVERAL, 3))
 
 
 # --- thm:designed-R ----------------------------------------------------------------------------------------------------
