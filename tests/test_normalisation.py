@@ -12,7 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from utfproof.attention import GivenAttention
-from utfproof.claims import definition, plain
+from utfproof.claims import plain
+from utfproof.claims.decisions import ExactKernel
 from utfproof.claims.small_models import array, stochastic_grid
 from utfproof.constructions import build_host
 from utfproof.constructions.normalised import (
@@ -165,8 +166,8 @@ def test_any_map_of_rows_is_served_in_one_layer():
 def agrees(host, E, target, norm, place="pre", seed=1):
     """Queries, keys and outputs under attention from outside."""
     shape, x = target.shape, one_hots([i % target.shape.d_in for i in range(3)], target.shape.d_in)
-    attention = definition.given(stochastic_grid(shape, 3, seed))
-    ours, theirs = definition.Watching(attention), definition.Watching(attention)
+    attention = plain.given(stochastic_grid(shape, 3, seed))
+    ours, theirs = ExactKernel(attention), ExactKernel(attention)
     out = normalised_forward(host, x, ours, norm, place, E)
     return bool((out == normalised_forward(target, x, theirs, norm, place)).all()) and ours.seen == theirs.seen
 
@@ -190,7 +191,7 @@ def test_two_layer_host_in_torch_with_softmax():
         return torch.tensor(np.array(plain.rows(matrix), dtype=float))
 
     def read(system, layer, head):
-        return *definition.maps(system, layer, head)[:2], definition.value(system, layer, head)
+        return plain.maps(system, layer, head)
 
     def forward(system, x, output, eps):
         for layer in range(2):
@@ -245,7 +246,7 @@ def test_stream_of_the_two_layer_host():
         for system, start in ((target, x), (host, x @ E)):
             state, inner = start, norm(start)
             for head in range(2):
-                value = definition.value(system, 0, head)
+                value = plain.maps(system, 0, head)[2]
                 state = state + array(attention[0][head]) @ inner @ array(value)
             after.append([norm.mean_square(row) for row in state])
         assert after[1] == [KAPPA**2 * v for v in after[0]]

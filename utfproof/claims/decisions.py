@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from utfproof.attention import RationalAttention
 from utfproof.certificates.format import Certificate, shape_of
 from utfproof.certificates.lower_bounds import dimension_certificate
 from utfproof.certificates.prover import certify
@@ -22,6 +23,7 @@ from utfproof.ground.selection import SelectionMatrix
 from utfproof.matching import embed, r_all, w_all
 from utfproof.shapes import Shape, matching_dimension, tied_targets_dimension
 from utfproof.systems import Target, Universal
+from utfproof.systems.biases import BiasedTarget
 
 # --- by certificate ------------------------------------------------------------------------------------------------
 
@@ -145,15 +147,18 @@ def small_input(shape: Shape, context: int, seed: int = 0) -> plain.Rows:
 
 
 class ExactKernel:
-    """An attention of `plain` for the package's own forward passes."""
+    """An attention of `plain` for the package's own forward passes; `seen` keeps the queries and keys that it was shown."""
 
-    logits_only = True
+    logits_only = row_stochastic = True
 
     def __init__(self, attention: plain.Attention) -> None:
         self._attention = attention
+        self.seen: list[plain.Rows] = []
 
     def __call__(self, queries: Any, keys: Any, positions: Any, *, layer: int, head: int) -> np.ndarray:
-        return np.array(self._attention(plain.rows(queries), plain.rows(keys), layer + 1, head), dtype=object)
+        shown = plain.rows(queries), plain.rows(keys)
+        self.seen += shown
+        return np.array(self._attention(*shown, layer + 1, head), dtype=object)
 
 
 def outputs(
@@ -198,9 +203,20 @@ def exact_emulation(
     return same_outputs(host, embed(host, target).E, target, contexts, attention, kernel)
 
 
-def matched(host: Universal, target: Target) -> Agreed:
-    """Whether E R_all = W_all exactly, E from `embed`: the package's matrices, and plain ones formed word by word."""
-    E = dense(embed(host, target).E)
+def matched(host: Universal, target: Target, E: Any = None) -> Agreed:
+    """Whether E R_all = W_all exactly, E from `embed` by default: the package's matrices, and plain ones."""
+    E = dense(embed(host, target).E if E is None else E)
     own = bool((E @ dense(r_all(host)) == dense(w_all(target))).all())
     slow = plain.multiply(plain.rows(E), plain.equations(host)) == plain.equations(target)
     return agree({"plain Fractions": slow, "matching": own})
+
+
+def carries(host: Universal, E: Any, target: Target | BiasedTarget, x: plain.Rows) -> Agreed:
+    """Whether E R_all = W_all, and host and target give the same outputs for X: the package's, and the definitions. A target
+    with biases is matched with them absorbed, and run with them."""
+    held = target.augmented() if isinstance(target, BiasedTarget) else target
+    truth = plain.forward(target, x)
+    own = plain.rows(host.forward(np.array(x, dtype=object), E, RationalAttention())) == truth
+    same = agree({"package": own, "plain Fractions": plain.forward(host, x, E) == truth})
+    found = matched(host, held, E)
+    return Agreed(found.value and same.value, found.routes)

@@ -112,17 +112,26 @@ def _reduced(row: list[int]) -> list[int]:
 # --- hosts and targets, read through their public parameters: with a residual stream, letter 0 of a word is the stream ----
 
 
+def factors(system: Any, layer: int, head: int) -> list[Rows]:
+    """Query, key and the factors of the value: W_V and W_O of a target, R_V or its factors of a host."""
+    if hasattr(system, "without_biases"):
+        system = system.without_biases()
+    if hasattr(system, "parameters"):
+        return [rows(matrix) for matrix in system.parameters(layer, head)]
+    found = system.maps(layer, head)
+    return [rows(matrix) for matrix in (found.query, found.key, *found.value)]
+
+
 def maps(system: Any, layer: int, head: int) -> tuple[Rows, Rows, Rows]:
     """(query, key, value) of a head, a target's or a host's."""
-    if hasattr(system, "parameters"):
-        w_q, w_k, w_v, w_o = system.parameters(layer, head)
-        return rows(w_q), rows(w_k), product([w_v, w_o])
-    found = system.maps(layer, head)
-    return rows(found.query), rows(found.key), product(found.value)
+    query, key, *values = factors(system, layer, head)
+    return query, key, product(values)
 
 
 def ends(system: Any) -> tuple[Rows, Rows]:
     """What words start from and what reads them at the end: W_E and W_U of a target, I [m, m] and U of a host."""
+    if hasattr(system, "without_biases"):
+        system = system.without_biases()
     if hasattr(system, "parameters"):
         return rows(system.embedding()), rows(system.unembedding())
     return identity(system.m), rows(system.U)
@@ -203,17 +212,44 @@ def separate_attention(queries: Rows, keys: Rows, layer: int, head: int) -> Rows
     return out
 
 
-def forward(system: Any, x: Rows, E: Any = None, attention: Attention = rational_attention) -> Rows:
-    """The outputs of a target for X, of a host for X and E: the stream, where there is one, plus every head's term."""
+def given(grid: Any) -> Attention:
+    """Attention matrices from outside, [L][H][n][n]."""
+    return lambda queries, keys, layer, head: grid[layer - 1][head]
+
+
+def forward(
+    system: Any,
+    x: Rows,
+    E: Any = None,
+    attention: Attention = rational_attention,
+    *,
+    lift: Callable[[Any], Rows] = rows,
+    normed: Callable[[Rows, str], Rows] = lambda state, place: state,
+) -> Rows:
+    """The outputs of a target, with biases or without, for X, and of a host for X and E.
+
+    lift: brings every matrix to the numbers computed with. normed: the norm of a state at "pre", "post" or "final".
+    """
+
+    def plus(matrix: Rows, name: str, *at: int) -> Rows:
+        if not hasattr(system, "bias"):
+            return matrix
+        return [[v + b for v, b in zip(row, system.bias(name)[at], strict=True)] for row in matrix]
+
     start, output = ends(system)
-    state = multiply(x, start if E is None else rows(E))
+    state = plus(multiply(lift(x), lift(start if E is None else E)), "b_E")
     for layer in range(system.shape.layers):
-        terms = [state] if system.shape.residual else []
+        inner = normed(state, "pre")
+        after = state if system.shape.residual else [[0] * len(row) for row in state]
         for head in range(system.shape.heads):
-            query, key, value = maps(system, layer, head)
-            pattern = attention(multiply(state, query), multiply(state, key), layer + 1, head)
-            terms.append(multiply(multiply(pattern, state), value))
-        state = terms[0]
-        for term in terms[1:]:
-            state = add(state, term)
-    return multiply(state, output)
+            query, key, first, *others = map(lift, factors(system, layer, head))
+            queries, keys = (
+                plus(multiply(inner, matrix), name, layer, head) for matrix, name in ((query, "b_Q"), (key, "b_K"))
+            )
+            values = plus(multiply(inner, first), "b_V", layer, head)
+            term = multiply(lift(attention(queries, keys, layer + 1, head)), values)
+            for matrix in others:
+                term = multiply(term, matrix)
+            after = add(after, term)
+        state = normed(plus(after, "b_O", layer), "post")
+    return plus(multiply(normed(state, "final"), lift(output)), "b_U")

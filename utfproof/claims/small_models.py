@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from fractions import Fraction
 from typing import Any
 
@@ -12,6 +12,7 @@ from utfproof.claims import plain
 from utfproof.ground.generator import integer_matrix
 from utfproof.shapes import Shape
 from utfproof.systems import SharedAttentionUniversal
+from utfproof.systems.biases import BiasedTarget
 
 Grid = list[list[plain.Rows]]
 """Matrices by layer, then head."""
@@ -101,3 +102,38 @@ LOGIT_MAPS: dict[str, plain.Attention] = {
 
 
 # --- shared attention: does (E, U) serve this target? --------------------------------------------------------------
+
+
+# --- targets with biases, and their inputs ------------------------------------------------------------------------
+
+BIASES = ("b_Q", "b_K", "b_V", "b_O", "b_E", "b_U")
+
+
+def both(entry: Sequence[int], **options: Any) -> Iterator[Shape]:
+    """The shape without and with a residual stream."""
+    for residual in (False, True):
+        yield Shape(*entry, residual=residual, **options)
+
+
+def biased_target(shape: Shape, width: int, seed: int = 0, *, positions: int = 0) -> BiasedTarget:
+    """Odd weights and biases, none of them zero; the last `positions` inputs are positions, and the constant counts tokens."""
+    lead, d = (shape.layers, shape.heads), shape.head_dim
+    sizes: dict[str, tuple[int, ...]] = dict.fromkeys(("W_Q", "W_K", "W_V"), (*lead, width, d))
+    sizes |= {"W_O": (*lead, d, width), "W_E": (shape.d_in, width), "W_U": (width, shape.d_out)}
+    sizes |= dict.fromkeys(("b_Q", "b_K", "b_V"), (*lead, d))
+    sizes |= {"b_O": (shape.layers, width), "b_E": (width,), "b_U": (shape.d_out,)}
+
+    def integers(code: int, *size: int) -> np.ndarray:
+        numbers = integer_matrix(seed, "W_E", 1, int(np.prod(size)), law="binomial", layer=code, head=7)
+        return array([int(v) % 5 - 2 for v in numbers.reshape(-1)]).reshape(size)
+
+    arrays = {name: 2 * integers(code, *size) + 1 for code, (name, size) in enumerate(sizes.items())}
+    return BiasedTarget(shape, **arrays, constant=array([1] * (shape.d_in - positions) + [0] * positions))
+
+
+def one_hots(tokens: Sequence[int], inputs: int, positions: int = 0) -> plain.Rows:
+    """X for these tokens, each with the one-hot of its place beside it where there are positions."""
+    return [
+        [int(j == token) for j in range(inputs - positions)] + [int(j == i) for j in range(positions)]
+        for i, token in enumerate(tokens)
+    ]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator
+from functools import partial
 from math import factorial
 from typing import Any
 
@@ -17,14 +18,13 @@ from utfproof.certificates.dimensions import ALL_UNTIED, GENERIC_UNTIED
 from utfproof.certificates.linear_test import linear_test_certificate, test_columns
 from utfproof.certificates.sources import RandomDraw
 from utfproof.claims import plain
-from utfproof.claims.bounds import below, fibre_bound, served
+from utfproof.claims.bounds import below, served
 from utfproof.claims.claim import KNOWN, Agreed, Figure, Instance, Run, agree, check, each
-from utfproof.claims.decisions import figures
 from utfproof.claims.linear import flint_rank, integer_host
 from utfproof.constructions.shared_query_groups import grouped_dimension
 from utfproof.exact import gfp, rational
 from utfproof.frontiers.interval import Interval, interval
-from utfproof.frontiers.questions import ALMOST_ALL, TIED, UNTIED, Question
+from utfproof.frontiers.questions import ALMOST_ALL, TIED, Question
 from utfproof.ground.notions import Notion
 from utfproof.matching import r_all
 from utfproof.paper import formulas as printed
@@ -38,7 +38,7 @@ from utfproof.shapes import (
 )
 
 ONE_LAYER = [(H, 1, d, d_in) for H in range(2, 6) for d_in in range(1, 9) for d in range(1, d_in + 1)]
-"""L = 1, H = 2 ... 5, d <= d_in <= 8: where the fibre dimension is compared with the looped m-bar."""
+"""L = 1, H = 2 ... 5, d <= d_in <= 8: where lower bounds are compared with the looped m-bar."""
 DEEPER = [(2, 2, 1, 2), (3, 2, 1, 3)]
 """L = 2: two shapes at which what a functional host needs exceeds the looped m-bar."""
 MATCHED, WIDE, FALSE, SERVED, UNDECIDED = "m-bar-loop >= M", "d >= d_in", "refuted", "another host serves", "open"
@@ -97,43 +97,10 @@ def m_bar_loop(shape: Shape) -> Iterator[Instance]:
     yield m.at(shape, f"m-bar-loop = {m}, M = {M}", holds=holds and (H > 1 or m.value == paper_dimension(shape)))
 
 
-# --- lower bounds, for sparse and for random hosts ---------------------------------------------------------------------
+# --- lower bounds, and what is open ------------------------------------------------------------------------------------
 
 
-@check("thm:looped_sparse_universal_transformer/one-layer")
-def looped_false(run: Run) -> Iterator[Instance | Figure]:
-    """Inequalities at m-bar-loop; the number of shapes below the fibre bound, by the bound and by the bare inequality."""
-    yield from refuted_shapes(run, looped_case, one_layer=True)
-    bare = [d_in * (1 + H) * max(2 * d, d_in) < H * (d_in * d_in + 2 * d * d_in - d * d) for H, _, d, d_in in ONE_LAYER]
-    shapes = [Shape(*shape) for shape in ONE_LAYER]
-    lower = [paper_looped_dimension(shape) < fibre_bound(shape) for shape in shapes]
-    counts = agree({"bound": sum(lower), "bare inequality": sum(bare)})
-    cases = [looped_case(shape) for shape in shapes if shape.head_dim < shape.d_in]
-    found = f"{cases.count(FALSE)}, {cases.count(MATCHED) + cases.count(SERVED)}, {cases.count(UNDECIDED)}"
-    yield Figure("shapes below the bound, H = 2..5, d <= d_in <= 8", counts.value)
-    yield Figure("of the shapes with d < d_in: refuted, holding, open", found)
-    yield Figure("bound at (2,1,1,2)", fibre_bound(Shape(2, 1, 1, 2)))
-
-
-@check("thm:looped_sparse_universal_transformer/more-layers")
-def looped_false_deeper(run: Run) -> Iterator[Instance | Figure]:
-    """Inequalities at m-bar-loop."""
-    yield from refuted_shapes(run, looped_case, one_layer=False)
-
-
-@check("thm:random_looped_universal_transformer/one-layer")
-def random_false(run: Run) -> Iterator[Instance | Figure]:
-    """Inequalities at m-bar-loop."""
-    yield from refuted_shapes(run, random_case, one_layer=True)
-
-
-@check("thm:random_looped_universal_transformer/more-layers")
-def random_false_deeper(run: Run) -> Iterator[Instance | Figure]:
-    """Inequalities at m-bar-loop."""
-    yield from refuted_shapes(run, random_case, one_layer=False)
-
-
-def refuted_shapes(run: Run, case: Case, *, one_layer: bool) -> Iterator[Instance]:
+def refuted(case: Case, one_layer: bool, run: Run) -> Iterator[Instance]:
     """Lower bounds at m-bar-loop, at the shapes where the theorem is false."""
 
     def wanted(shape: Shape) -> bool:
@@ -142,36 +109,14 @@ def refuted_shapes(run: Run, case: Case, *, one_layer: bool) -> Iterator[Instanc
     anchors = [entry for entry in (ONE_LAYER if one_layer else DEEPER) if wanted(Shape(*entry))]
     for shape in run.shapes(wanted, anchors=anchors):
         m = paper_looped_dimension(shape)
-        routes = below_fibre_bound(shape, m).routes if one_layer else ()  # elsewhere another bound refutes
         almost_all = interval(shape, Question(Notion.FUNCTIONAL, extent=ALMOST_ALL)).lower > m
         targets = GENERIC_UNTIED if almost_all else ALL_UNTIED
         detail = f"m-bar-loop = {m} < {_known(shape).lower}"
-        yield below(shape, m, Notion.FUNCTIONAL, targets, detail=detail, holds=False, routes=routes)
+        yield below(shape, m, Notion.FUNCTIONAL, targets, detail=detail, holds=False)
 
 
-def below_fibre_bound(shape: Shape, m: int) -> Agreed:
-    """Whether m is below the fibre bound, at L = 1 and d <= d_in: as the frontier knows it, and by counting entries and
-    dimensions."""
-    H, d, d_in = shape.heads, shape.head_dim, shape.d_in
-    left_over = d_in * (m - H * d_in)  # entries of E that the value equations leave free
-    needed = H * (d_in * d_in - (d_in - d) * (d_in - d))  # H forms of rank d: codimension (d_in - d)^2 each
-    return agree({"bound": m < fibre_bound(shape), "entries counted": left_over < needed})
-
-
-@check("thm:looped_sparse_universal_transformer/open")
-def looped_open(run: Run) -> Iterator[Instance | Figure]:
-    """What is known decides none of these shapes."""
-    yield from open_shapes(run, looped_case)
-
-
-@check("thm:random_looped_universal_transformer/open")
-def random_open(run: Run) -> Iterator[Instance | Figure]:
-    """What is known decides none of these shapes."""
-    yield from open_shapes(run, random_case)
-
-
-def open_shapes(run: Run, case: Case) -> Iterator[Instance]:
-    """Undecided instances; an anchor that something decides after all is decided."""
+def undecided(case: Case, run: Run) -> Iterator[Instance]:
+    """What is known decides none of these shapes; an anchor that something decides after all is decided."""
     for shape in run.shapes(in_case(UNDECIDED, case)):
         m, M = paper_looped_dimension(shape), matching_dimension(shape)
         holds = {UNDECIDED: None, FALSE: False}.get(case(shape), True)
@@ -179,15 +124,25 @@ def open_shapes(run: Run, case: Case) -> Iterator[Instance]:
         yield Instance(shape, holds, detail, routes=(KNOWN,), m=m)
 
 
+for theorem, parts in (
+    ("thm:looped_sparse_universal_transformer", looped_case),
+    ("thm:random_looped_universal_transformer", random_case),
+):
+    check(f"{theorem}/one-layer")(partial(refuted, parts, True))
+    check(f"{theorem}/more-layers")(partial(refuted, parts, False))
+    check(f"{theorem}/open")(partial(undecided, parts))
+
+
 # --- sparse hosts ------------------------------------------------------------------------------------------------------
 
 
-@check("thm:looped_sparse_universal_transformer/wide-heads")
-def looped_wide(run: Run) -> Iterator[Instance | Figure]:
-    """Identity certificates of the shared-key tries, padded to m-bar-loop."""
-    for shape in run.shapes(in_case(WIDE)):
-        m, least = paper_looped_dimension(shape), shared_key_dimension(shape)
-        yield served("shared-key", shape, m, holds=least <= m, detail=f"least m {least}")
+def at_looped(
+    host: str, dimension: Callable[[Shape], int], wanted: Callable[[Shape], bool], run: Run
+) -> Iterator[Instance]:
+    """Identity certificates of a host of this dimension, padded to m-bar-loop."""
+    for shape in run.shapes(wanted):
+        m, least = paper_looped_dimension(shape), dimension(shape)
+        yield served(host, shape, m, holds=least <= m, detail=f"least m {least}")
 
 
 def grouped(shape: Shape) -> bool:
@@ -196,42 +151,21 @@ def grouped(shape: Shape) -> bool:
     return shape.head_dim < shape.d_in and grouped_dimension(shape) <= m < matching_dimension(shape)
 
 
-@check("thm:looped_sparse_universal_transformer/almost-all")
-def looped_almost_all(run: Run) -> Iterator[Instance | Figure]:
-    """Identity certificates at m-bar-loop; how many shapes are served so, at how many the theorem is false, and at how many,
-    for almost all targets, neither is known."""
-    for shape in run.shapes(grouped):
-        m, least = paper_looped_dimension(shape), grouped_dimension(shape)
-        yield served("shared-query-groups", shape, m, holds=least <= m, detail=f"least m {least}")
-    yield from figures("needed", grouped_dimension, ((2, 2, 28, 30), (2, 3, 28, 30)))
-    for layers in (1, 2, 3, 4):
-        shapes = [Shape(H, layers, d, b) for H in range(1, 6) for b in range(1, 9) for d in range(1, b + 1)]
-        found = [_for_almost_all(shape) for shape in shapes]
-        for what in ("true", "false", "not known"):
-            yield Figure(f"L = {layers}: {what} of {len(shapes)} shapes", found.count(what))
-
-
-def _for_almost_all(shape: Shape) -> str:
-    """Whether m-bar-loop is enough for almost all targets."""
-    m = paper_looped_dimension(shape)
-    known = interval(shape, Question(Notion.FUNCTIONAL, None, UNTIED, ALMOST_ALL, TIED))
-    assert known.upper is not None
-    return "false" if m < known.lower else "true" if m >= known.upper else "not known"
+check("thm:looped_sparse_universal_transformer/wide-heads")(
+    partial(at_looped, "shared-key", shared_key_dimension, in_case(WIDE))
+)
+check("thm:looped_sparse_universal_transformer/almost-all")(
+    partial(at_looped, "shared-query-groups", grouped_dimension, grouped)
+)
 
 
 @check("thm:looped_sparse_universal_transformer/attention-matching")
 def looped_attention(run: Run) -> Iterator[Instance | Figure]:
-    """Inequalities at m-bar-loop; of a family of shapes, at how many."""
-    for shape in run.shapes(_misses_attention):
+    """Inequalities at m-bar-loop."""
+    question = Question(Notion.ATTENTION_MATCHING, extent=ALMOST_ALL, host=TIED)
+    for shape in run.shapes(lambda shape: paper_looped_dimension(shape) < interval(shape, question).lower):
         m = paper_looped_dimension(shape)
         yield below(shape, m, Notion.ATTENTION_MATCHING, detail=f"m-bar-loop = {m}", holds=False)
-    family = [Shape(H, L, d, b) for H in range(2, 5) for L in (1, 2, 3) for d in range(1, 6) for b in range(1, 6)]
-    yield Figure("of 225 shapes with H = 2..4, L <= 3, d, d_in <= 5", sum(map(_misses_attention, family)))
-
-
-def _misses_attention(shape: Shape) -> bool:
-    known = interval(shape, Question(Notion.ATTENTION_MATCHING, extent=ALMOST_ALL, host=TIED))
-    return paper_looped_dimension(shape) < known.lower
 
 
 # --- random hosts ------------------------------------------------------------------------------------------------------

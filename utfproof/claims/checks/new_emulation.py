@@ -9,7 +9,7 @@ from utfproof.attention import parse_kernel
 from utfproof.claims import plain
 from utfproof.claims.claim import Figure, Instance, Run, check, label
 from utfproof.claims.decisions import exact_emulation
-from utfproof.claims.definition import drawn
+from utfproof.claims.small_models import array, drawn
 from utfproof.constructions import build_host, random_target
 from utfproof.constructions.random import integer_target
 from utfproof.emulation.compare import compare
@@ -46,7 +46,7 @@ def softmax_kernels(run: Run) -> Iterator[Instance | Figure]:
 def _wide_target(shape: Shape, width: int) -> Target:
     """A target of this width with small integer weights, W_E [d_in, D] and W_U [D, d_in]."""
     inner = integer_target(Shape(shape.heads, shape.layers, shape.head_dim, width), 4, bound=1)
-    return replace(inner, shape=shape, W_E=drawn(4, 1, shape.d_in, width), W_U=drawn(4, 2, width, shape.d_out))
+    return replace(inner, shape=shape, W_E=array(drawn(4, shape.d_in, width)), W_U=array(drawn(5, width, shape.d_out)))
 
 
 @check("new:emulation-lemma/any-width")

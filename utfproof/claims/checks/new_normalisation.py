@@ -7,15 +7,14 @@ from fractions import Fraction
 from typing import Any
 
 import numpy as np
-from flint import arb, fmpq, fmpq_poly
+from flint import arb, ctx, fmpq, fmpq_poly
 
 from utfproof.attention import RationalAttention
 from utfproof.claims import plain
 from utfproof.claims.claim import Agreed, Figure, Instance, Run, agree, check
-from utfproof.claims.decisions import dense, rank_of_matrix
-from utfproof.claims.definition import Watching, given, one_hots, run
+from utfproof.claims.decisions import ExactKernel, dense, rank_of_matrix
 from utfproof.claims.linear import integer_host
-from utfproof.claims.small_models import array, stochastic_grid
+from utfproof.claims.small_models import array, one_hots, stochastic_grid
 from utfproof.constructions import build_host
 from utfproof.constructions.normalised import (
     KINDS,
@@ -54,6 +53,39 @@ def generic_target(shape: Shape) -> Target:
     return Target(shape, nothing, ones, values, array([[[[1, *[0] * (D - 1)]]]] * L))
 
 
+def balls(matrix: Any) -> plain.Rows:
+    """Rationals as FLINT's balls; zeros stay integers, so that products skip them."""
+    return [[_ball(v) if v else 0 for v in row] for row in plain.rows(matrix)]
+
+
+def _ball(value: Any) -> Any:
+    return value if isinstance(value, arb) else arb(fmpq(value.numerator, value.denominator))
+
+
+def run(
+    system: Universal | Target,
+    x: plain.Rows,
+    E: Any = None,
+    attention: plain.Attention = plain.rational_attention,
+    *,
+    norm: Norm,
+    place: str = "pre",
+) -> plain.Rows:
+    """`plain.forward` with this norm at `place`, in balls of 300 bits."""
+
+    def normalised(row: list[Any]) -> list[Any]:
+        mean = sum(row, arb(0)) / len(row) if norm.kind == "layer" else 0
+        centred = [v - mean for v in row]
+        square = sum((v * v for v in centred), arb(0)) / len(row) + _ball(norm.eps)
+        return [v / square.sqrt() for v in centred]
+
+    def normed(state: plain.Rows, here: str) -> plain.Rows:
+        return [normalised(row) for row in state] if here == place else state
+
+    with ctx.workprec(300):
+        return plain.forward(system, x, E, attention, lift=balls, normed=normed)
+
+
 def vanishes(exact: np.ndarray, balls: np.ndarray) -> Agreed:
     """Whether numbers are zero: exact ones with roots, and balls around the same."""
     return agree(
@@ -69,9 +101,9 @@ def all_inputs(_: Run) -> Iterator[Instance | Figure]:
     """T(2x) - 2 T(x) for one token, exactly and in balls; a host's is zero."""
 
     def outputs(target: Target, x: np.ndarray, norm: Norm, place: str = "pre") -> tuple[np.ndarray, np.ndarray]:
-        alone = given([[[[1]]]] * target.shape.layers)
+        alone = plain.given([[[[1]]]] * target.shape.layers)
         slow = run(target, x.tolist(), attention=alone, norm=norm, place=place)
-        return normalised_forward(target, x, Watching(alone), norm, place), array(slow)
+        return normalised_forward(target, x, ExactKernel(alone), norm, place), array(slow)
 
     for entry, kind in (((1, 1, 1, 1), "rms"), ((1, 1, 1, 2), "rms"), ((1, 1, 1, 2), "layer"), ((1, 2, 1, 2), "rms")):
         shape = residual(*entry)
@@ -123,7 +155,7 @@ def _first_layer(target: Target, share: Fraction, norm: Norm, place: str) -> np.
     tensors = (getattr(target, name)[:1] for name in ("W_Q", "W_K", "W_V", "W_O"))
     first = Target(residual(1, 1, target.shape.head_dim, target.shape.d_in), *tensors)
     grid, inner = [[[[1 - share, share]] * 2]], "pre" if place == "pre" else "none"
-    return normalised_forward(first, array(one_hots((0, 1), 2)), Watching(given(grid)), norm, inner)
+    return normalised_forward(first, array(one_hots((0, 1), 2)), ExactKernel(plain.given(grid)), norm, inner)
 
 
 def _rational(value: Any) -> Any:
@@ -162,8 +194,8 @@ def _same_outputs(host: Universal, E: np.ndarray, target: Target, norm: Norm) ->
     shape, kernel = target.shape, RationalAttention()
     x, grid = one_hots([i % shape.d_in for i in range(3)], shape.d_in), stochastic_grid(shape, 3, 1)
     exact = host.forward(array(x), E, kernel) - normalised_forward(target, array(x), kernel, norm)
-    ours = run(host, x, plain.rows(E), given(grid), norm=norm, place="none")
-    return vanishes(exact, array(ours) - array(run(target, x, attention=given(grid), norm=norm)))
+    ours = run(host, x, plain.rows(E), plain.given(grid), norm=norm, place="none")
+    return vanishes(exact, array(ours) - array(run(target, x, attention=plain.given(grid), norm=norm)))
 
 
 # --- hosts that normalise their own rows ------------------------------------------------------------------------
@@ -175,10 +207,10 @@ BOUND = 2
 def _served(host: Universal, E: Any, target: Target, norm: Norm) -> Agreed:
     """Equal queries, keys and outputs, host and target both with the norm before each layer, attention from outside."""
     x, grid = one_hots((0, 1 % target.shape.d_in), target.shape.d_in), stochastic_grid(target.shape, 2, 1)
-    ours, theirs = Watching(given(grid)), Watching(given(grid))
+    ours, theirs = ExactKernel(plain.given(grid)), ExactKernel(plain.given(grid))
     exact = normalised_forward(host, array(x), ours, norm, E=E) - normalised_forward(target, array(x), theirs, norm)
-    slow = run(host, x, plain.rows(E), given(grid), norm=norm)
-    same = vanishes(exact, array(slow) - array(run(target, x, attention=given(grid), norm=norm)))
+    slow = run(host, x, plain.rows(E), plain.given(grid), norm=norm)
+    same = vanishes(exact, array(slow) - array(run(target, x, attention=plain.given(grid), norm=norm)))
     return Agreed(same.value and ours.seen == theirs.seen, same.routes)
 
 

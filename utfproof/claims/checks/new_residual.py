@@ -15,8 +15,7 @@ from utfproof.certificates.lower_bounds import dimension_certificate, span_certi
 from utfproof.claims import plain
 from utfproof.claims.bounds import below
 from utfproof.claims.claim import Figure, Instance, Run, agree, check, label
-from utfproof.claims.decisions import decided, rank_of_matrix, small_input
-from utfproof.claims.definition import carries, equations
+from utfproof.claims.decisions import carries, decided, rank_of_matrix, small_input
 from utfproof.claims.linear import determinant_of, integer_host
 from utfproof.constructions import build_host
 from utfproof.constructions.random import integer_target
@@ -54,7 +53,7 @@ def unimodular(run: Run) -> Iterator[Instance | Figure]:
         found = decided("sparse", shape)
         if matching_dimension(shape) <= 25:
             host = build_host("sparse", shape)
-            rows = agree({"definition": equations(host), "package": plain.rows(r_all(host))}).value
+            rows = agree({"definition": plain.equations(host), "package": plain.rows(r_all(host))}).value
             value = determinant_of(rows)
             holds = found.holds and value.value in (1, -1)
             found = replace(found, holds=holds, detail=f"determinant {value.value}", routes=value.routes)
@@ -87,7 +86,7 @@ def decision(run: Run) -> Iterator[Instance | Figure]:
         yield Instance(shape, found.value == m, f"rank {found.value}", proof, routes=found.routes, m=m - 1)
     for shape in (Shape(1, 2, 1, 1, 2, residual=True), Shape(1, 2, 1, 2, 1, residual=True)):
         m = matching_dimension(shape)
-        found = rank_of_matrix([row for column in range(m) for row in equations(isolating_target(shape, column))])
+        found = rank_of_matrix([row for column in range(m) for row in plain.equations(isolating_target(shape, column))])
         detail, holds = f"rank {found.value}", found.value == m
         yield below(shape, m - 1, Notion.MATCHING, ALL_UNTIED, detail=detail, holds=holds, routes=found.routes)
         yield Figure(f"rank at {label(shape).removesuffix(' residual')}", found.value)
@@ -117,10 +116,10 @@ def tied_host(_: Run) -> Iterator[Instance | Figure]:
         hosts.append(build_host("tied", shape, tied_targets_dimension(shape)))
         seen = {
             "package": [plain.rows(r_all(host)) for host in hosts],
-            "plain Fractions": [equations(h) for h in hosts],
+            "plain Fractions": [plain.equations(h) for h in hosts],
         }
         seen["package"].append(plain.rows(w_all(target)))
-        seen["plain Fractions"].append(equations(target))
+        seen["plain Fractions"].append(plain.equations(target))
         # the columns of both words agree in the hosts, and not in the target
         equal = {
             name: [[row[left] for row in rows] == [row[right] for row in rows] for rows in matrices]
@@ -147,7 +146,7 @@ def tied_targets(run: Run) -> Iterator[Instance | Figure]:
         if matching_dimension(shape) <= 20:
             target, host = integer_target(shape, 3, tied=True), build_host("tied", shape, m)
             found = carries(host, embed_residual_tied(shape, m, target), target, small_input(shape, 2))
-            columns = {tuple(column) for column in plain.transpose(equations(host))}
+            columns = {tuple(column) for column in plain.transpose(plain.equations(host))}
             units = all(sum(column) == 1 and set(column) <= {0, 1} for column in columns)
             holds = served.holds and found.value and units and len(columns) == m
             served = replace(served, holds=holds, detail=f"{len(columns)} distinct columns", routes=found.routes)

@@ -11,9 +11,8 @@ from utfproof.attention import RationalAttention
 from utfproof.certificates.lower_bounds import dimension_certificate
 from utfproof.claims import plain
 from utfproof.claims.claim import Figure, Instance, Run, agree, check
-from utfproof.claims.decisions import rank_of_matrix
-from utfproof.claims.definition import BIASES, biased_target, both, carries, equations, one_hots, run
-from utfproof.claims.small_models import array
+from utfproof.claims.decisions import carries, rank_of_matrix
+from utfproof.claims.small_models import BIASES, array, biased_target, both, one_hots
 from utfproof.constructions import build_host
 from utfproof.matching import embed
 from utfproof.shapes import Shape, matching_dimension
@@ -38,9 +37,9 @@ def biases(_: Run) -> Iterator[Instance | Figure]:
             m, target = matching_dimension(shape), biased_target(shape, width, 3)
             host, x = build_host("sparse", shape, m), one_hots([0, shape.d_in - 1, 0], shape.d_in)
             found = carries(host, embed(host, target.augmented()).E, target, x)
-            columns = equations(target.augmented())
+            columns = plain.equations(target.augmented())
             without: list[dict[str, Any]] = [{name: None} for name in BIASES]
-            counted = all(equations(replace(target, **none).augmented()) != columns for none in without)
+            counted = all(plain.equations(replace(target, **none).augmented()) != columns for none in without)
             yield Instance(
                 shape, found.value and counted, f"width {width}; {m} dimensions do", routes=found.routes, m=m
             )
@@ -61,12 +60,12 @@ def positions(_: Run) -> Iterator[Instance | Figure]:
             # the model as it was trained: rows W_E[token] + W_pos[place], read by what follows as they are
             rows = plain.rows([target.W_E[token] + target.W_E[V + i] for i, token in enumerate(tokens)])
             inner = Shape(H, L, d, target.width, V, residual=shape.residual)
-            truth = run(replace(target, shape=inner, W_E=None, constant=None), rows)
+            truth = plain.forward(replace(target, shape=inner, W_E=None, constant=None), rows)
             for t in (Fraction(0), Fraction(1, 2), Fraction(1), None):
                 c = [1] * (V + P) if t is None else [t] * V + [1 - t] * P
                 E = embed(host, replace(target, constant=array(c)).augmented()).E
                 own = plain.rows(host.forward(array(x), E, RationalAttention())) == truth
-                found = agree({"package": own, "plain Fractions": run(host, x, plain.rows(E)) == truth})
+                found = agree({"package": own, "plain Fractions": plain.forward(host, x, plain.rows(E)) == truth})
                 held.append(found.value)
             holds = held == [True, True, True, False] and _kernel_dimension(V, P) == 1
             yield Instance(shape, holds, "t = 0, 1/2, 1; not ones on both", routes=found.routes)
@@ -93,10 +92,10 @@ def scale(_: Run) -> Iterator[Instance | Figure]:
                 return plain.rational_attention([[factor * v for v in row] for row in queries], *rest)
 
             found = carries(host, embed(host, held.augmented()).E, held, x)
-            same = run(target, x, attention=scaled) == run(held, x)
+            same = plain.forward(target, x, attention=scaled) == plain.forward(held, x)
             queries = (
                 shape.head_dim * shape.heads * sum((shape.heads + shape.residual) ** t for t in range(shape.layers))
             )
-            before, after = equations(target.augmented()), equations(held.augmented())
+            before, after = plain.equations(target.augmented()), plain.equations(held.augmented())
             columns = [[factor * v if j < queries else v for j, v in enumerate(row)] for row in before] == after
             yield Instance(shape, found.value and same and columns, f"s = {factor}", routes=found.routes, m=m)
