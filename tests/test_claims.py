@@ -21,11 +21,10 @@ from utfproof.certificates.lower_bounds import dimension_certificate
 from utfproof.certificates.prover import certify
 from utfproof.claims import claim as claims
 from utfproof.claims import runner
-from utfproof.claims.checks import preliminaries
 from utfproof.claims.claim import Category, Claim, Evidence, Figure, Instance, RoutesDiffer, Verdict, agree
 from utfproof.claims.grid import DEFAULT_GRID, Grid
 from utfproof.claims.registry import all_claims, select
-from utfproof.claims.verdicts import computed_verdict, judge
+from utfproof.claims.verdicts import computed_verdict
 from utfproof.errors import MalformedInput, ResourceLimit
 from utfproof.ground.notions import Notion, Scope
 from utfproof.shapes import Shape
@@ -342,15 +341,6 @@ def test_on_another_grid_only_what_refutes_the_record_breaks_it(found, recorded,
     assert bool(problems(made(listed(*found), verdict=recorded, smallest="elsewhere"), SMALL)) is breaks
 
 
-def test_beside_an_inequality_the_runner_looks_where_it_ends():
-    entry = made(listed(Instance(HERE, True, certificate=BELOW, m=7)), evidence=(Evidence.INEQUALITY,))
-    assert problems(entry) == ""
-    seen = runner.observe(entry, WHOLE)
-    assert [(found.part, found.m, found.holds) for found in seen.instances[1:]] == [("beyond", 8, True)]
-    alone = dataclasses.replace(seen, instances=seen.instances[:1])
-    assert "nothing beside it could fail" in " ".join(judge(entry, alone, default_grid=True))
-
-
 @pytest.mark.parametrize(
     ("asked", "certificate", "m", "fits"),
     [
@@ -378,14 +368,6 @@ def test_routes_must_agree():
         agree({"a": 3, "b": 4})
     with pytest.raises(RoutesDiffer, match="one route only"):
         agree({"a": 3})
-
-
-def test_routes_that_are_nearly_equal_are_all_numbers():
-    ours = [1.0, 2.0, 3.0]
-    for place in range(3):
-        found = [*ours[:place], float("nan"), *ours[place + 1 :]]
-        assert not preliminaries._nearly({"found": found, "known": ours}).value < 1e-13
-    assert preliminaries._nearly({"found": ours, "known": ours}).value == 0
 
 
 # --- grids -----------------------------------------------------------------------------------------------------

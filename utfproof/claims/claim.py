@@ -77,9 +77,8 @@ class Evidence(StrEnum):
 
 KNOWN = "frontier"
 """The route of an instance that rests on what the frontier knows."""
-REPAIR, BESIDE, BEYOND = "repair", "beside", "beyond"
-"""Parts of a claim: the mended statement at the same m; another theorem that holds beside a failing statement; the m at
-which a bound must no longer refute."""
+REPAIR, BESIDE = "repair", "beside"
+"""Parts of a claim: the mended statement at the same m; another theorem that holds beside a failing statement."""
 OUTCOMES = {True: "holds", False: "fails", None: "open"}
 
 
@@ -92,7 +91,7 @@ class Instance:
     """The statement at one place.
 
     at: a Shape, or text. holds: True, False, or None (undecided). detail: the figures, in a few words. Evidence is a
-    `certificate` (the runner runs the checker on it) or two or more `routes`. part: REPAIR, BESIDE or BEYOND. m: embedding
+    `certificate` (the runner runs the checker on it) or two or more `routes`. part: REPAIR or BESIDE. m: embedding
     dimension, that of the certificate if there is one. about: the scope, where it differs from the claim's.
     """
 

@@ -13,9 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from utfproof.certificates import checker
-from utfproof.certificates.scope import is_inequality, signature
+from utfproof.certificates.scope import signature
 from utfproof.claims.claim import OUTCOMES, Claim, Evidence, Figure, Instance, RoutesDiffer, Run
-from utfproof.claims.companions import beyond
 from utfproof.claims.grid import Grid
 from utfproof.claims.registry import all_claims
 from utfproof.claims.theorems import ABSENT, BROKEN, BUILT, CHECKED, STATED, Standing, standing
@@ -25,8 +24,6 @@ from utfproof.ground.files import write_bytes
 
 SPENT = ("seconds", "processor_seconds")
 """Of a claim's document: what differs from run to run."""
-COMPANIONS = 3
-"""Inequalities of one claim whose end is looked for."""
 WORDS = (
     *("id", "section", "place", "quotation", "statement", "targets", "scope"),
     *("proof", "theorems_lack", "cause", "sentence"),
@@ -62,7 +59,6 @@ def observe(claim: Claim, grid: Grid, *, keep: Path | None = None) -> Observatio
                     continue
                 seen.instances.append(found)
                 _recheck(seen, folder, kept=keep is not None)
-            seen.instances += _companions(seen.instances, Path(scratch))
         except RoutesDiffer as error:
             seen.stopped = f"two routes disagree: {error}"
         except UtfproofError as error:
@@ -70,18 +66,6 @@ def observe(claim: Claim, grid: Grid, *, keep: Path | None = None) -> Observatio
         except Exception as error:  # a fault in the code under test must name the claim, not end the run
             seen.stopped = f"the check failed: {type(error).__name__}: {error}"
     return seen
-
-
-def _companions(instances: Sequence[Instance], scratch: Path) -> list[Instance]:
-    """For the first inequalities that a claim rests on, where they end (`companions.beyond`)."""
-    ends: list[Instance] = []
-    for made in (found.certificate for found in instances if found.certificate is not None):
-        end = beyond(made, scratch) if is_inequality(made.document) else None
-        if end is not None and end not in ends:
-            ends.append(end)
-        if len(ends) == COMPANIONS:
-            break
-    return ends
 
 
 def _recheck(seen: Observation, folder: Path, *, kept: bool) -> None:

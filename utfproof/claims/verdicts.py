@@ -16,7 +16,7 @@ from typing import Any
 
 from utfproof.certificates.format import Certificate, shape_of
 from utfproof.certificates.scope import is_inequality, scope_of
-from utfproof.claims.claim import BESIDE, BEYOND, KNOWN, REPAIR, Claim, Evidence, Instance, Run, Verdict
+from utfproof.claims.claim import BESIDE, KNOWN, REPAIR, Claim, Evidence, Instance, Run, Verdict
 from utfproof.shapes import Shape
 
 TOLERANCE = 5.0
@@ -53,7 +53,7 @@ def computed_verdict(instances: Sequence[Instance]) -> Verdict:
 
 def smallest(instances: Sequence[Instance], holds: bool) -> str | None:
     """The label of the smallest instance with this outcome."""
-    fitting = [found for found in instances if found.holds is holds and found.part != BEYOND]
+    fitting = [found for found in instances if found.holds is holds]
     return min(fitting, key=lambda found: found.order).label if fitting else None
 
 
@@ -153,8 +153,7 @@ def evidence_of(found: Instance) -> set[Evidence]:
 def _evidence_problems(claim: Claim, instances: Sequence[Instance], default_grid: bool) -> Iterator[str]:
     first: dict[Evidence, Instance] = {}
     for found in instances:
-        if found.part != BEYOND:
-            first = {**dict.fromkeys(evidence_of(found), found), **first}
+        first = {**dict.fromkeys(evidence_of(found), found), **first}
     for kind, found in first.items():
         if not RECORDED_AS[kind].intersection(claim.evidence) and (default_grid or kind is not Evidence.OPEN):
             yield f"{found.label}: rests on {kind.value!r}, which is not recorded"
@@ -162,9 +161,6 @@ def _evidence_problems(claim: Claim, instances: Sequence[Instance], default_grid
         kinds = {kind for kind, names in RECORDED_AS.items() if name in names}
         if default_grid and kinds and not kinds & set(first):
             yield f"evidence {name.value!r} is recorded, and no instance rests on it"
-    alone = all(found.holds is None or evidence_of(found) == {Evidence.INEQUALITY} for found in instances)
-    if default_grid and Evidence.INEQUALITY in first and claim.verdict is not Verdict.OPEN and alone:
-        yield "every instance is an inequality of a written proof, and nothing beside it could fail"
 
 
 def _repair_problems(instances: Sequence[Instance]) -> Iterator[str]:

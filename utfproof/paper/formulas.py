@@ -25,8 +25,3 @@ def designed_dimension(shape: Shape) -> int:
     """thm:designed-R: sum over t < L of H^t (2Hd), plus H^L d_in."""
     H, L = shape.heads, shape.layers
     return sum(H**t * 2 * H * shape.head_dim for t in range(L)) + H**L * shape.d_in
-
-
-def matrices(shape: Shape, *, looped: bool = False) -> int:
-    """How many parameter matrices a host has: O(H) if it is looped, O(HL) otherwise, written out."""
-    return 3 * shape.heads * (1 if looped else shape.layers) + 1

@@ -8,19 +8,17 @@ from fractions import Fraction
 import numpy as np
 
 from utfproof.certificates.lower_bounds import dimension_certificate
-from utfproof.claims import plain
 from utfproof.claims.claim import BESIDE, REPAIR, Figure, Instance, Run, agree, check, each
-from utfproof.claims.decisions import at_size, decided, dense, rank_of
+from utfproof.claims.decisions import decided, dense, matched, rank_of
 from utfproof.claims.linear import determinant_of, full_rank_host, integer_host, left_inverse
-from utfproof.claims.named import DIMENSIONS
+from utfproof.claims.small_models import array
 from utfproof.constructions import build_host
 from utfproof.constructions.random import integer_target
 from utfproof.exact import rational
 from utfproof.exact.symbolic.determinant import determinant_degree, schwartz_zippel_bound
 from utfproof.matching import embed, r_all, w_all
 from utfproof.paper.formulas import designed_dimension
-from utfproof.shapes import Shape, column_at, column_groups, matching_dimension, printed_random_count
-from utfproof.systems import Target, Universal
+from utfproof.shapes import Shape, column_groups, matching_dimension, printed_random_count
 
 DRAWS = [(0, "uniform", "float64"), (1, "signs", "float64"), (2, "binomial", "float64"), (3, "uniform", "float32")]
 """Seed, law and number format of the random hosts that are certified."""
@@ -38,22 +36,6 @@ def random_matching(run: Run) -> Iterator[Instance | Figure]:
                 if found.holds:
                     break
             yield found
-
-
-@check("thm:random-R/constant-heads")
-def constant_heads(run: Run) -> Iterator[Instance | Figure]:
-    """Certificates at 4 H^L d + H^L d_in, and the inequality on fixed shapes."""
-    for shape in run.shapes():
-        yield from at_size(shape, "random", "(4d + d_in) H^L")
-    for H in range(2, 6):
-        for L in (1, 4, 8, 12):
-            shapes = [Shape(H, L, d, d_in) for d in (1, 2, 3) for d_in in (1, 2, 3)]
-            limits = [DIMENSIONS["(4d + d_in) H^L"](shape) for shape in shapes]
-            words = sum(H**t for t in range(1, L + 1))
-            added = [2 * s.head_dim * words + s.d_in * H**L <= m for s, m in zip(shapes, limits, strict=True)]
-            formula = [matching_dimension(s) <= m for s, m in zip(shapes, limits, strict=True)]
-            fits = agree({"formula": formula, "powers added": added})
-            yield fits.at(f"H = {H}, L = {L}", f"{len(shapes)} shapes", holds=all(fits.value))
 
 
 @check("thm:random-R/constant-single")
@@ -79,50 +61,14 @@ def count(shape: Shape) -> Iterator[Instance]:
 
 @each("eq:multi-head-stacked")
 def stacked(shape: Shape) -> Iterator[Instance]:
-    """Column by column: which columns of E R_all and W_all agree, against the equations formed on their own."""
-    yield from equations_as_blocks(shape, integer_target(shape, seed=1), tied=False)
-
-
-def equations_as_blocks(shape: Shape, target: Target, *, tied: bool) -> Iterator[Instance]:
-    """For E that solve all equations, or only some: the columns in which E R_all and W_all differ belong to the equations
-    that fail."""
-    for host, E in _embeddings(shape, target, tied):
-        off = np.any(dense(E) @ dense(r_all(host)) != dense(w_all(target)), axis=0)
-        columns = [column_at(shape, j) for j in np.flatnonzero(off).tolist()]
-        stacked_fails = {(column.kind, tuple(column.word)) for column in columns}
-        alone = {word for word, fine in _equations_alone(host, target, E).items() if not fine}
-        again = plain.multiply(plain.rows(E), plain.equations(host)) == plain.equations(target)
-        same = stacked_fails == alone
-        both = agree({"matching": same and (not stacked_fails) == again, "plain integers": same})
-        yield both.at(shape, f"{len(alone)} equations fail")
-
-
-def _embeddings(shape: Shape, target: Target, tied: bool) -> Iterator[tuple[Universal, np.ndarray]]:
-    """Hosts with an E that solves everything, one with a wrong entry, and one that has nothing to do with the target."""
-    host = build_host("tied" if tied else "sparse", shape)
-    E = np.array(dense(embed(host, target).E), dtype=object)
-    yield host, E
+    """An E that solves all equations, and one with a wrong entry: the columns of R_all, and the equations word by word."""
+    host, target = build_host("sparse", shape), integer_target(shape, seed=1)
+    E = array(dense(embed(host, target).E))
     wrong = E.copy()
     wrong[0, -1] += 1
-    yield host, wrong
-    other = integer_host(shape, 3, seed=2, tied=tied)
-    yield other, np.array([[(i + 2 * j) % 3 - 1 for j in range(3)] for i in range(shape.d_in)], dtype=object)
-
-
-def _equations_alone(host: Universal, target: Target, E: np.ndarray) -> dict[tuple[str, tuple[int, ...]], bool]:
-    """Every matching equation on its own, in plain integers: (kind, word) -> whether it holds."""
-    H, L, left = host.shape.heads, host.shape.layers, plain.rows(E)
-    found = {}
-    for length in range(1, L + 1):
-        for word in plain.words(H, length):
-            routed, forms = plain.multiply(left, plain.routed(host, word[:-1])), plain.routed(target, word[:-1])
-            ours, theirs = (plain.maps(system, length - 1, word[-1]) for system in (host, target))
-            for place, kind in enumerate("QK"):
-                found[kind, word] = plain.multiply(routed, ours[place]) == plain.multiply(forms, theirs[place])
-    for word in plain.words(H, L):
-        out = plain.multiply(plain.multiply(left, plain.routed(host, word)), plain.rows(host.U))
-        found["OV", word] = out == plain.routed(target, word)
-    return found
+    for each_one, solves in ((E, True), (wrong, False)):
+        found = matched(host, target, each_one)
+        yield found.at(shape, "solved" if solves else "one entry off", holds=found.value is solves)
 
 
 @each("thm:random-R/pseudoinverse")

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from dataclasses import replace
 
-import numpy as np
-
-from utfproof.attention import RationalAttention, softmax
+from utfproof.attention import RationalAttention
 from utfproof.claims import plain
-from utfproof.claims.claim import Agreed, Figure, Instance, Run, agree, check, each
+from utfproof.claims.claim import Instance, agree, each
 from utfproof.claims.decisions import (
     decided,
     matched,
@@ -20,43 +18,12 @@ from utfproof.claims.linear import integer_host
 from utfproof.claims.small_models import drawn
 from utfproof.constructions import build_host
 from utfproof.constructions.random import integer_target
-from utfproof.ground.generator import integer_matrix
 from utfproof.matching import embed, isolating_target, r_all
 from utfproof.shapes import Shape, matching_dimension
 from utfproof.systems import Universal
 
 CONTEXTS = (1, 2, 3)
 KERNEL = RationalAttention()
-
-
-@check("def:softmax")
-def row_softmax(run: Run) -> Iterator[Instance | Figure]:
-    """Float64 softmax against FLINT balls, with and without a causal mask."""
-    import flint
-
-    bits, flint.ctx.prec = flint.ctx.prec, 100
-    try:
-        for n in range(1, 7):
-            logits = integer_matrix(n, "X", n, n, law="uniform") % 480 / 8.0 - 30
-            mask = np.tril(np.ones((n, n), dtype=bool))
-            rounded, exact = [], []
-            for visible in (None, mask):
-                rounded += softmax(logits, visible).reshape(-1).tolist()
-                for i in range(n):
-                    powers = [flint.arb(float(v)).exp() for v in logits[i, : n if visible is None else i + 1]]
-                    total = sum(powers, flint.arb(0))
-                    exact += [float((power / total).mid()) for power in powers] + [0.0] * (n - len(powers))
-            both = _nearly({"NumPy": rounded, "FLINT balls": exact})
-            yield both.at(f"n = {n}", f"relative error {both.value:.1e}", holds=both.value < 2e-15)
-    finally:
-        flint.ctx.prec = bits
-
-
-def _nearly(routes: Mapping[str, Sequence[float]]) -> Agreed:
-    """The largest relative difference of the first route to the second; absolute where that is zero; NaN if one is."""
-    ours, exact = routes.values()
-    errors = [abs(a - b) / (b or 1) for a, b in zip(ours, exact, strict=True)]
-    return Agreed(float(np.max(errors)), tuple(routes))
 
 
 @each("def:transformer")
