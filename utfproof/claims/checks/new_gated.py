@@ -9,7 +9,6 @@ from utfproof.attention import GivenAttention
 from utfproof.claims import plain
 from utfproof.claims.claim import Figure, Instance, Run, agree, check
 from utfproof.claims.decisions import figures
-from utfproof.claims.definition import given
 from utfproof.claims.small_models import array, value_grid
 from utfproof.constructions.gated import embed_gated, gated_dimension, gated_host
 from utfproof.constructions.random import integer_target
@@ -46,11 +45,11 @@ def _gated(run: Run, formula: Callable[[Shape], int], *, tied: bool) -> Iterator
         for seed in range(4):
             target = integer_target(shape, seed, tied=tied)
             E, _ = embed_gated(shape, m, target, tied=tied)
-            truth = plain.forward(target, x, None, given(grid))
+            truth = plain.forward(target, x, None, plain.given(grid))
             own &= plain.rows(host.forward(array(x), E, GivenAttention(array(grid)))) == truth
-            slow &= forward(host, x, E, given(grid)) == truth
+            slow &= forward(host, x, E, plain.given(grid)) == truth
             twice = [[[2 * v for v in row] for row in rows] for rows in (x, truth)]
-            missed |= forward(host, twice[0], E, given(grid)) != twice[1]
+            missed |= forward(host, twice[0], E, plain.given(grid)) != twice[1]
         found = agree({"package": own, "plain integers": slow})
         holds = found.value and missed and m == formula(shape)
         yield Instance(shape, holds, "equal outputs", routes=found.routes, m=m)
