@@ -10,13 +10,10 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check $(CONSTR
 # dies ends the run, which would wait for it
 PYTEST := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --maxprocesses 8 --dist loadfile --max-worker-restart 0
 
-.PHONY: verify tables proofs checker proofs-check test full kernels lint certificates exhaustive size wheel docs gpu torch clean
+.PHONY: verify proofs checker proofs-check test full kernels lint certificates exhaustive size wheel docs gpu torch clean
 
 verify: $(VENV)/.core
 	$(BIN)/utfproof verify
-
-tables: $(VENV)/.core
-	$(BIN)/python scripts/verify_tables.py
 
 proofs:
 	$(PYTHON) proofs/check.py

@@ -203,27 +203,130 @@ def host_table() -> str:
     return markdown_table(names, map(row, constructions.values()))
 
 
+@lru_cache(maxsize=1)
+def trained() -> tuple[Any, Any, list[Any]]:
+    """The modules `tables` and `results` of training, and all committed runs."""
+    tables, results = (importlib.import_module(f"utfproof.training.{name}") for name in ("tables", "results"))
+    return tables, results, results.read_results(ROOT / "results" / "training")
+
+
+def part_tables(first: int, last: int) -> str:
+    """Some of the paper's tables beside the cells of setting `paper`."""
+    tables, results, runs = trained()
+    kind_of = importlib.import_module("utfproof.training.tasks").kind_of
+    text = []
+    for part in tables.tables(results.paper_cells(runs, "paper"))[first:last]:
+        rules = {row.task: kind_of(row.task).baselines(0) for row in part.rows}
+        lines = (tables.row_cells(row, rules) for row in part.rows)
+        text += [
+            f"### {part.title}\n",
+            markdown_table(tables.HEADER, lines),
+            *(f"* {how}" for how in part.circumstances),
+            "",
+        ]
+    return "\n".join([*text, ""])
+
+
+def summary_table() -> str:
+    """What was reproduced, in two lines, and the paper's Tables 1a and 1b."""
+    tables, results, runs = trained()
+    said = [f"* Setting `{name}`: {tables.coverage(results.paper_cells(runs, name))}." for name in ("paper", "theory")]
+    return "\n".join([*said, "", tables.REMARK, "", part_tables(0, 2)])
+
+
 def training_table() -> str:
-    """The paper's tables beside the measured ones."""
-    return utfproof("tables", "--results", "results/training", "--markdown")
+    """The paper's other tables, the cells of setting `theory`, and what hosts hold."""
+    tables, results, runs = trained()
+    held, optimum = (importlib.import_module(f"utfproof.training.{name}") for name in ("optimum_table", "optimum"))
+    theory = tables.compact(results.paper_cells(runs, "theory"))
+    lines = held.optimum_lines(optimum.read_documents(ROOT / "results" / "optimum"), runs)
+    text = [
+        part_tables(2, 7),
+        "### Setting theory: no positions\n",
+        markdown_table(["", *tables.HOSTS.values()], theory),
+    ]
+    text += ["### What fixed hosts hold\n", markdown_table(held.HEADER, held.cells(lines)), held.REMARK, ""]
+    return "\n".join(text)
+
+
+def independent_runs() -> list[dict[str, str]]:
+    """Rows of results/independent.csv, without the line that says where they are from."""
+    lines = (ROOT / "results" / "independent.csv").read_text(encoding="utf-8").splitlines()
+    return list(csv.DictReader(lines[1:]))
 
 
 def independent_table() -> str:
-    """Runs of the independent trainer at the paper's steps, as results/independent.csv has them."""
-    lines = (ROOT / "results" / "independent.csv").read_text(encoding="utf-8").splitlines()
-    rows = [row for row in csv.DictReader(lines[1:]) if not row["other"]]
+    """Runs of the independent trainer at the paper's optimiser settings."""
     names = ("hops", "variant", "host", "positions", "hops_in_training", "steps", "seed")
     head = ("hops", "variant", "host", "positions", "hops in training", "steps", "seed", "accuracy", "paper")
+    rows = (row for row in independent_runs() if not row["other"])
     return markdown_table(
         head, ([*(row[name] for name in names), row["accuracy_percent"], row["paper_percent"]] for row in rows)
     )
 
 
+DIFFERING = {
+    "below-chance": [("1-hop", "random", "residual")],
+    "trained": [("1-hop", "trained", "attention-only"), ("1-hop", "trained", "residual")],
+    "parentheses": [
+        ("parentheses", "trained", name) for name in importlib.import_module("utfproof.paper.tables").VARIANTS
+    ],
+    "mlp": [("1-hop", "sparse", "MLP"), ("1-hop", "random", "MLP and LN")],
+}
+"""Cells (task, host, the paper's variant) that a paragraph on differences is about."""
+SHORT = {
+    "attn": "attention-only",
+    "res": "residual",
+    "resnorm": "residual and LN",
+    "mlp": "MLP",
+    "mlpnorm": "MLP and LN",
+}
+
+
+def difference_table(group: str) -> str:
+    """The cells of a group: every full run of the two settings and of the independent trainer, and runs that change a field."""
+    tables, results, runs = trained()
+    rows = []
+    for cell in DIFFERING[group]:
+        task, host, variant = cell
+        printed = dict(
+            zip(tables.HOSTS, importlib.import_module("utfproof.paper.tables").ABLATIONS[task][variant], strict=True)
+        )
+        name, paper = f"{task}, {variant}, {host}", f"{printed[host]:.1f}"
+        for setting in ("paper", "theory"):
+            found = results.paper_cells(runs, setting).get(cell)
+            rows.append((name, paper, found.accuracy if found else "–", f"setting {setting}", "results/training"))
+        for run in runs:
+            place = (run.preset["task"], results.column(run), results.PAPER_VARIANTS.get(run.variant))
+            changed = results.differences(run)
+            if place == cell and changed and run.steps >= 3000 and "length" not in changed:
+                words = ", ".join(f"{field} {value}" for field, value in sorted(changed.items()))
+                said = f"setting {run.setting}, {words}, seed {run.seed}"
+                rows.append((name, paper, tables.percent(run.accuracy), said, "results/training"))
+        for row in independent_runs():
+            if (f"{row['hops']}-hop", row["host"], SHORT[row["variant"]]) == cell:
+                how = f"positions {row['positions']}, hops {row['hops_in_training']}, {row['steps']} steps"
+                rows.append((name, paper, row["accuracy_percent"], how, "results/independent.csv"))
+    return markdown_table(("cell", "paper", "accuracy", "run", "data file"), rows)
+
+
+def step_table() -> str:
+    """Processor time of a training step in path space over that of the same step m-wide."""
+    document = json.loads((ROOT / "results" / "bench-training-cpu.json").read_bytes())
+    rows = [
+        (f"{row['work']}, {row['size']}", row["beside"], f"{row['ratios']['alone']:.2f}") for row in document["results"]
+    ]
+    return markdown_table(("work", "compared with", "ratio"), rows)
+
+
 TABLES: dict[str, Callable[[], str]] = {
     "bench": bench_table,
     "verdicts": verdict_table,
+    "summary": summary_table,
     "training": training_table,
     "independent": independent_table,
+    "training-step": step_table,
+    **{f"differs-{group}": partial(difference_table, group) for group in DIFFERING},
     "hosts": host_table,
     "charts": lambda: "\n\n".join(f"![{words}](pictures/{name}.svg)" for name, words in CHARTS.items()),
     "house": lambda: "![Rooms and their imports](pictures/house.svg)",

@@ -499,7 +499,6 @@ OPTIONS = {
         2,
         "--entries would change nothing: entries are printed with --json",
     ),
-    "--json and --markdown": (["tables", "--json", "--markdown"], 2, "exclude each other"),
     "two outputs of one name": (
         ["decide", "host.safetensors", "-o", "c.json", "--target", "c.json"],
         2,

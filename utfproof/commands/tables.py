@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import textwrap
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 from utfproof.cli.command import command
 from utfproof.cli.options import option
@@ -31,15 +31,10 @@ def results_folder(given: Path | None) -> Path:
     return given
 
 
-@command("Examples: utfproof tables; utfproof tables --results results/training --markdown; utfproof tables --json")
+@command("Examples: utfproof tables; utfproof tables --results results/training --json")
 def tables(
     *,
     results: Annotated[Path | None, option("Folder of finished runs; results/training by default.")] = None,
-    optimum: Annotated[
-        Path | None, option("Folder of `utfproof optimum`; results/optimum by default, beside --results.")
-    ] = None,
-    as_markdown: Annotated[bool, option("Markdown in place of drawn tables.", "--markdown")] = False,
-    stated: frozenset[str] = frozenset(),
 ) -> Outcome:
     """Show the paper's tables beside what was measured.
 
@@ -48,28 +43,21 @@ def tables(
     Needs no PyTorch. Exit 0, also when nothing was measured. 2: a file of the folder is no result.
     """
     from utfproof.training import optimum_table, tables
-    from utfproof.training.optimum import read_documents
+    from utfproof.training.optimum import DEFAULT_FOLDER, read_documents
     from utfproof.training.presets import PAPER_TASKS
     from utfproof.training.results import paper_cells, read_results
     from utfproof.training.tasks import kind_of
 
-    if "as_json" in stated and as_markdown:
-        raise MalformedInput("--json and --markdown exclude each other")
     folder = results_folder(results)
     runs = read_results(folder)
     cells, theory = (paper_cells(runs, setting) for setting in ("paper", "theory"))
-    lines = optimum_table.optimum_lines(read_documents(_optimum_folder(optimum, results)), runs)
+    lines = optimum_table.optimum_lines(read_documents(folder.parent / DEFAULT_FOLDER.name), runs)
     parts, rules = tables.tables(cells), {task: kind_of(task).baselines(0) for task in PAPER_TASKS}
     places = {setting: tables.coverage(found) for setting, found in (("paper", cells), ("theory", theory))}
 
     def show() -> None:
         if not runs:
             print(f"No run in {folder.absolute()}; name another folder with --results FOLDER.\n")
-        if as_markdown:
-            print(tables.markdown(parts, rules, theory), end="")
-            if lines:
-                print(f"\n### What fixed hosts hold\n\n{_markdown(lines)}", end="")
-            return
         _write(f"Setting paper (learned positions): {places['paper']}.\n")
         for part in parts:
             _draw(f"{part.title} ({part.label})", tables.HEADER, [tables.row_cells(row, rules) for row in part.rows])
@@ -90,24 +78,6 @@ def tables(
         "optimum": optimum_table.document(lines),
     }
     return Outcome(document, text=show)
-
-
-def _markdown(lines: Sequence[Any]) -> str:
-    from utfproof.training.optimum_table import HEADER, REMARK, cells
-    from utfproof.training.tables import markdown_table
-
-    return f"{markdown_table(HEADER, cells(lines))}\n{REMARK}\n"
-
-
-def _optimum_folder(given: Path | None, results: Path | None) -> Path:
-    """The folder of `utfproof optimum`: the default one may be missing, a named one may not."""
-    from utfproof.training.optimum import DEFAULT_FOLDER
-
-    if given is not None and not given.is_dir():
-        raise MalformedInput(f"--optimum {given} is no folder; `utfproof optimum --results {given}` makes it")
-    if given is not None:
-        return given
-    return DEFAULT_FOLDER if results is None else results.parent / DEFAULT_FOLDER.name
 
 
 def _write(*lines: str) -> None:

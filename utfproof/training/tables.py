@@ -156,22 +156,6 @@ def rule_line(task: str, rules: Sequence[Baseline]) -> str:
     return f"{task}: " + ", ".join(f"{rule.name} {percent(rule.accuracy)}" for rule in rules)
 
 
-def markdown_table(header: Sequence[str], lines: Iterable[Sequence[str]]) -> str:
-    """A table as Markdown."""
-    rows = [header, ["---"] * len(header), *lines]
-    return "".join(f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in row)} |\n" for row in rows)
-
-
-def markdown(parts: Iterable[TablePart], rules: Mapping[str, Sequence[Baseline]], theory: Cells) -> str:
-    """The tables of setting `paper`, then those cells of setting `theory` that were run."""
-    text = []
-    for part in parts:
-        table = markdown_table(HEADER, [row_cells(row, rules) for row in part.rows])
-        text += [f"### {part.title}", table, *(f"- {line}" for line in part.circumstances), ""]
-    text += ["### Setting theory: no positions", markdown_table(["", *HOSTS.values()], compact(theory)), REMARK, ""]
-    return "\n".join(text)
-
-
 def document(parts: Iterable[TablePart], rules: Mapping[str, Sequence[Baseline]]) -> dict[str, Any]:
     """Tables for --json. Printed accuracies in percent as the paper has them, measured ones as fractions."""
     return {
