@@ -150,36 +150,28 @@ def _host(build: Build, shape: Shape) -> Universal | None:
         found = build(shape)
     except NotDefined:
         return None
-    if found is None or isinstance(found, Universal):
-        if found is not None and found.shape != shape:
-            raise MalformedInput(f"asked for a host at {shape}, got one at {found.shape}")
-        return found
-    if not isinstance(found, Mapping):
+    if isinstance(found, Mapping):
+        if {*found} != {*PARTS} or not all(hasattr(array, "shape") for array in found.values()):
+            raise MalformedInput(
+                f"the host at {shape} has {', '.join(map(str, found))}; give arrays {', '.join(PARTS)}"
+            )
+        kind = {3: TiedUniversal, 4: Universal}.get(len(found["R_Q"].shape))
+        if kind is None or len(found["U"].shape) != 2:
+            raise MalformedInput(
+                f"R_Q of the host at {shape} has {len(found['R_Q'].shape)} axes and U {len(found['U'].shape)}, expected "
+                "[L, H, m, d], or [H, m, d] (tied), and [m, d_out]"
+            )
+        try:
+            found = kind(shape, int(found["U"].shape[0]), *(found[name] for name in PARTS))
+        except MalformedInput as error:
+            raise MalformedInput(f"the host at {shape}: {error}") from error
+    if found is not None and not isinstance(found, Universal):
         raise MalformedInput(
             f"a construction returns a Universal, a TiedUniversal or a mapping of arrays, got {type(found).__name__}"
         )
-    missing = [name for name in PARTS if name not in found]
-    if missing:
-        raise MalformedInput(f"the host at {shape} lacks {', '.join(missing)}")
-    if unknown := [str(name) for name in found if name not in PARTS]:
-        raise MalformedInput(
-            f"the host at {shape} has {', '.join(unknown)} beside {', '.join(PARTS)}, and leaving it out would change the host"
-        )
-    for name in PARTS:
-        if not hasattr(found[name], "shape"):
-            raise MalformedInput(
-                f"{name} of the host at {shape} is of type {type(found[name]).__name__}, expected an array"
-            )
-    kind = {3: TiedUniversal, 4: Universal}.get(len(found["R_Q"].shape))
-    if kind is None or len(found["U"].shape) != 2:
-        raise MalformedInput(
-            f"R_Q of the host at {shape} has {len(found['R_Q'].shape)} axes and U {len(found['U'].shape)}, expected "
-            "[L, H, m, d], or [H, m, d] (tied), and [m, d_out]"
-        )
-    try:
-        return kind(shape, int(found["U"].shape[0]), *(found[name] for name in PARTS))
-    except MalformedInput as error:
-        raise MalformedInput(f"the host at {shape}: {error}") from error
+    if found is not None and found.shape != shape:
+        raise MalformedInput(f"asked for a host at {shape}, got one at {found.shape}")
+    return found
 
 
 def _decide(host: Universal, shape: Shape, folder: Path) -> Decision:
@@ -225,30 +217,20 @@ def _write(path: Path, host: Universal) -> None:
 
     def stored(matrix: Any) -> np.ndarray:
         array = np.ascontiguousarray(dense(matrix))
-        if array.dtype.itemsize > 8:
-            raise MalformedInput(f"the host holds {array.dtype}, which weights are not stored in; give float64")
-        if array.dtype == object or array.dtype.kind in "iub":
-            try:
-                exact = (array.astype(object) if array.dtype.kind == "u" else array).astype(np.int64)
-            except (OverflowError, TypeError, ValueError) as error:
-                raise MalformedInput(
-                    f"an entry of the host does not fit int64: {error}; give floats instead"
-                ) from error
-            if not (exact == array).all():
-                raise MalformedInput("the host has fractions among its exact entries; give integers or floats")
-            return exact
-        return array
-
-    heads, layers = range(host.shape.heads), range(1 if host.tied else host.shape.layers)
+        if array.dtype.kind == "f" and array.dtype.itemsize <= 8:
+            return array
+        with contextlib.suppress(OverflowError, TypeError, ValueError):
+            whole = array.astype(object).astype(np.int64)
+            if (whole == array).all():
+                return whole
+        raise MalformedInput(f"the host holds {array.dtype} that is neither a float64 nor an int64; give one of these")
 
     def grid(pick: Callable[[Any], Any]) -> np.ndarray:
         out = np.stack([np.stack([stored(pick(host.maps(layer, head))) for head in heads]) for layer in layers])
-        return out[0] if host.tied else out
+        return np.ascontiguousarray(out[0] if host.tied else out)
 
+    heads, layers = range(host.shape.heads), range(1 if host.tied else host.shape.layers)
     tensors = {"R_Q": grid(lambda maps: maps.query), "R_K": grid(lambda maps: maps.key), "U": stored(host.U)}
-    if host.R_Vo is None:
-        tensors["R_V"] = grid(lambda maps: maps.value[0])
-    else:
-        tensors["R_Vv"], tensors["R_Vo"] = grid(lambda maps: maps.value[0]), grid(lambda maps: maps.value[1])
-    whole = {key: np.ascontiguousarray(value) for key, value in tensors.items()}
-    write_bytes(path, save(whole, metadata=host_metadata(host)))
+    names = ("R_V",) if host.R_Vo is None else ("R_Vv", "R_Vo")
+    tensors |= {name: grid(lambda maps, k=k: maps.value[k]) for k, name in enumerate(names)}  # type: ignore[misc]
+    write_bytes(path, save(tensors, metadata=host_metadata(host)))

@@ -7,12 +7,12 @@ def main(arguments: list[str] | None = None) -> None:
     """Entry point of `utfproof`: run, print at most one line of error, exit with the contract's code."""
     import sys
 
-    from utfproof.cli import signals, streams
+    from utfproof.cli import signals
     from utfproof.ground.threads import wait_passively
 
     signals.while_loading()
     wait_passively()
-    streams.open_all()
+    signals.open_streams()
     from utfproof.cli.app import run
 
     code = run(sys.argv[1:] if arguments is None else arguments, begin=signals.while_running)

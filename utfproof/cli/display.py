@@ -59,12 +59,34 @@ class Bars:
     """Bars of Rich, from DELAY seconds on, gone at the end of the block. What the command prints meanwhile appears above."""
 
     def __init__(self) -> None:
-        self._bars = _bars()
-        self._tasks: dict[Stage, Any] = {}
-        self._lock = threading.Lock()
+        from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+        tasks: dict[Stage, Any] = {}
+        self._tasks = tasks
+
+        class Stages(Progress):
+            """Bars that are brought up to date whenever they are drawn."""
+
+            def get_renderables(self) -> Any:
+                with self._lock:  # a stage may end meanwhile
+                    for doing, task in [*tasks.items()]:
+                        steps = "" if doing.total is None else f"{doing.done:,.0f}/{doing.total:,.0f} {doing.unit}"
+                        said = plain(f"{steps} {doing.note}".strip())
+                        alone = not doing.whole or all(other.whole for other in [*tasks])
+                        if task in self.task_ids:
+                            self.update(task, total=doing.total, completed=doing.done, visible=alone, said=said)
+                return super().get_renderables()
+
+        columns = (
+            TextColumn("{task.description}", markup=False), BarColumn(bar_width=24),
+            TextColumn("{task.fields[said]}", markup=False), TimeElapsedColumn(), TimeRemainingColumn(),
+        )  # fmt: skip
+        redirect = sys.stdout is not None and sys.stdout.isatty()
+        screen = console(stderr=True)
+        self._bars = Stages(*columns, console=screen, transient=True, refresh_per_second=4, redirect_stdout=redirect)
+        self._lock, self._open = threading.Lock(), True
         self._timer = threading.Timer(DELAY, self._start)
         self._timer.daemon = True
-        self._open = True
 
     def __enter__(self) -> Bars:
         self._timer.start()
@@ -84,60 +106,8 @@ class Bars:
 
     def begin(self, stage: Stage) -> None:
         """Add its bar."""
-        self._tasks[stage] = self._bars.add_task(plain(stage.name), total=None, stage=stage)
+        self._tasks[stage] = self._bars.add_task(plain(stage.name), total=None, said="")
 
     def end(self, stage: Stage) -> None:
         """Take it away."""
         self._bars.remove_task(self._tasks.pop(stage))
-
-
-def _bars() -> Any:
-    from rich.progress import BarColumn, Progress, ProgressColumn, TextColumn
-    from rich.text import Text
-
-    class Stages(Progress):
-        """Bars that are brought up to date whenever they are drawn."""
-
-        def get_renderables(self) -> Any:
-            whole = [task for task in self.tasks if task.fields["stage"].whole]
-            for task in self.tasks:
-                task.total, task.completed = task.fields["stage"].total, task.fields["stage"].done
-                task.visible = task not in whole or len(whole) == len(self.tasks)
-            return super().get_renderables()
-
-    class Done(ProgressColumn):
-        """Steps of steps, and the stage's own words."""
-
-        def render(self, task: Any) -> Text:
-            stage = task.fields["stage"]
-            steps = "" if stage.total is None else f"{stage.done:,.0f}/{stage.total:,.0f} {stage.unit}".rstrip()
-            return Text(plain(f"{steps} {stage.note}".strip()))
-
-    class Left(ProgressColumn):
-        """Time spent and time left."""
-
-        def render(self, task: Any) -> Text:
-            left = remaining(task.fields["stage"])
-            spent = clock(time.monotonic() - task.fields["stage"].began)
-            return Text(spent if left is None else f"{spent}, {clock(left)} left")
-
-    columns = (TextColumn("{task.description}", markup=False), BarColumn(bar_width=24), Done(), Left())
-    redirect = sys.stdout is not None and sys.stdout.isatty()
-    return Stages(
-        *columns, console=console(stderr=True), transient=True, refresh_per_second=4, redirect_stdout=redirect
-    )
-
-
-def remaining(stage: Stage) -> float | None:
-    """Seconds that a stage will still take at its speed so far; None where nothing is known."""
-    if stage.total is None or stage.done <= stage.before:
-        return None
-    spent = time.monotonic() - stage.began
-    return spent * max(stage.total - stage.done, 0) / (stage.done - stage.before)
-
-
-def clock(seconds: float) -> str:
-    """0:07, 12:30, 3:05:00."""
-    whole = round(seconds)
-    hours, minutes = whole // 3600, whole % 3600 // 60
-    return f"{hours}:{minutes:02}:{whole % 60:02}" if hours else f"{minutes}:{whole % 60:02}"

@@ -1,4 +1,6 @@
-"""Ctrl-C, SIGTERM and a closed terminal end a command alike: one line, no traceback, what was begun is taken away.
+"""What the system does to a command: signals, and standard streams that the caller closed.
+
+Ctrl-C, SIGTERM and a closed terminal end a command alike: one line, no traceback, what was begun is taken away.
 
 Only the process that a person started sets this up (`utfproof.cli.main`); workers leave signals to it.
 """
@@ -82,3 +84,19 @@ def _quiet(event: Any) -> None:
     """An interrupt that came inside a destructor or a callback is no news."""
     if not issubclass(event.exc_type, KeyboardInterrupt):
         sys.__unraisablehook__(event)
+
+
+def open_streams() -> None:
+    """Give every standard stream that the caller closed a number of its own; writing to a closed output fails, as it should."""
+    for number in (0, 1, 2):
+        try:
+            os.fstat(number)
+        except OSError:
+            # the lowest free number: this one. Read-only, so that output to it fails and is reported
+            os.open(os.devnull, os.O_RDWR if number == 2 else os.O_RDONLY)
+    if sys.stdin is None:
+        sys.stdin = os.fdopen(0, closefd=False)
+    if sys.stdout is None:
+        sys.stdout = os.fdopen(1, "w", closefd=False)
+    if sys.stderr is None:
+        sys.stderr = os.fdopen(2, "w", closefd=False)

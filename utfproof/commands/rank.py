@@ -19,8 +19,7 @@ SHOWN = 10
 @command("Example: utfproof rank matrix.npy --max-memory 2G")
 def rank(
     *,
-    matrix: Annotated[Path, argument("A matrix: .npy, or a tensor of a .safetensors file.")],
-    tensor: Annotated[str | None, option("Name of the tensor in a .safetensors file; its only one by default.")] = None,
+    matrix: Annotated[Path, argument("A matrix: .npy.")],
     prime: Annotated[int | None, option("Odd prime below 2^27; the engine's own by default.")] = None,
     max_memory: MaxMemory = None,
 ) -> Outcome:
@@ -34,7 +33,7 @@ def rank(
     from utfproof.exact import gfp
 
     prime = gfp.DEFAULT_PRIMES[0] if prime is None else gfp.check_prime(prime)
-    array = _matrix(matrix, tensor)
+    array = _matrix(matrix)
     if array.ndim != 2:
         raise MalformedInput(f"{matrix} holds an array of shape {array.shape}; a matrix is expected")
     rows, columns = (int(size) for size in array.shape)
@@ -47,16 +46,8 @@ def rank(
         "rows": sorted(set(range(rows)) - set(profile.rows)),
         "columns": sorted(set(range(columns)) - set(profile.columns)),
     }
-    document = {
-        "matrix": str(matrix),
-        "rows": rows,
-        "columns": columns,
-        "prime": prime,
-        "rank": rank,
-        "exact": full,
-        "dependent_rows": outside["rows"],
-        "dependent_columns": outside["columns"],
-    }
+    document = {"matrix": str(matrix), "rows": rows, "columns": columns, "prime": prime, "rank": rank, "exact": full}
+    document |= {f"dependent_{name}": numbers for name, numbers in outside.items()}
     meaning = "full, so this is its rank" if full else "its rank is at least this"
     shown = {
         "matrix": f"{rows} x {columns}, {matrix}",
@@ -71,23 +62,10 @@ def _listed(numbers: list[int]) -> str:
     return ", ".join(map(str, numbers[:SHOWN])) + more
 
 
-def _matrix(path: Path, tensor: str | None) -> Any:
+def _matrix(path: Path) -> Any:
     """The array in a file."""
     import numpy as np
 
-    from utfproof.weights.tensors import read_tensors
-
-    if path.suffix.lower() == ".npz":
-        raise MalformedInput(f"{path} is an archive; save its matrix as .npy or .safetensors")
-    if path.suffix.lower() != ".npy":
-        tensors = read_tensors(path).tensors
-        if tensor is None and len(tensors) == 1:
-            (tensor,) = tensors
-        if tensor not in tensors:
-            raise MalformedInput(f"{path} holds {', '.join(tensors) or 'no tensor'}; choose one with --tensor")
-        return tensors[tensor]
-    if tensor is not None:
-        raise MalformedInput("--tensor belongs to .safetensors files; a .npy file holds one matrix")
     try:
         require_regular(path)
         return np.lib.format.open_memmap(path, mode="r")

@@ -222,7 +222,7 @@ def _live(name: str) -> Iterator[Callable[[Tick], None]]:
             if tick.seed not in stages:
                 label = f"train {name}, seed {tick.seed}"
                 stages[tick.seed] = opened.enter_context(stage(label, tick.steps, unit="steps"))
-                stages[tick.seed].resume(tick.done)
+                stages[tick.seed].reach(tick.done)
             note = f"loss {tick.loss:.4f} accuracy {tick.accuracy:.1%} {tick.rate:.1f} steps/s"
             stages[tick.seed].reach(tick.done, note)
 

@@ -6,7 +6,6 @@ Worker processes have no listener.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -22,30 +21,20 @@ LARGE = 3e8
 class Stage:
     """One piece of work.
 
-    total: how many steps it has, None if unknown; unit: of the steps; before: steps done when it began; whole: the command
-    itself, shown where nothing better is.
+    total: how many steps it has, None if unknown; unit: of the steps; whole: the command itself, shown where nothing better
+    is.
     """
 
     name: str
     total: float | None = None
     unit: str = ""
     done: float = 0
-    before: float = 0
     whole: bool = False
     note: str = ""
-    began: float = 0
-
-    def __post_init__(self) -> None:
-        self.began = time.monotonic()
 
     def advance(self, steps: float = 1) -> None:
         """So much more is done."""
         self.done += steps
-
-    def resume(self, done: float) -> None:
-        """So much was done before; the speed is that of what follows."""
-        self.done = self.before = done
-        self.began = time.monotonic()
 
     def reach(self, done: float, note: str = "", total: float | None = None) -> None:
         """So much is done by now; note: a few words beside the bar."""
