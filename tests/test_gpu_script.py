@@ -55,13 +55,13 @@ def test_a_terminal_s_ctrl_c_leaves_a_checkpoint(tmp_path):
         text=True,
     )
     deadline = time.monotonic() + 120
-    while not list(tmp_path.glob("runs/*/log.jsonl")) and time.monotonic() < deadline:
+    while not list(tmp_path.glob("runs/*/lock")) and time.monotonic() < deadline:
         time.sleep(0.1)
     process.send_signal(signal.SIGINT)
     out, err = process.communicate(timeout=120)
     assert process.returncode == 130, err
     assert "stopped, with a checkpoint" in out
-    assert list(tmp_path.glob("runs/*/checkpoint.json"))
+    assert list(tmp_path.glob("runs/*/checkpoint.safetensors"))
 
 
 @pytest.mark.parametrize(

@@ -12,8 +12,8 @@ torch = pytest.importorskip("torch")
 from utfproof.attention import parse_kernel  # noqa: E402
 from utfproof.cli import app as cli  # noqa: E402
 from utfproof.errors import MalformedInput  # noqa: E402
+from utfproof.training import checkpoint, optimum  # noqa: E402
 from utfproof.training import loop as runs  # noqa: E402
-from utfproof.training import optimum  # noqa: E402
 from utfproof.training.presets import Preset, preset  # noqa: E402
 from utfproof.training.step import Trainer  # noqa: E402
 
@@ -199,20 +199,19 @@ def test_folders_that_hold_no_finished_target_are_refused(plain, tmp_path):
     other = trained(tmp_path / "sparse", preset("parentheses/sparse/attention", "theory", **SMALL))
     with pytest.raises(MalformedInput, match="a run of host sparse"):
         optimum.read_source(other)
-    document = json.loads((plain / "checkpoint.json").read_text())
+    document, tensors = checkpoint.load(plain)
     part = tmp_path / "part"
     part.mkdir()
-    (part / document["tensors"]).write_bytes((plain / document["tensors"]).read_bytes())
     document["identity"]["preset"]["steps"] = 9
-    (part / "checkpoint.json").write_text(json.dumps(document))
+    checkpoint.save(part, tensors, document)
     with pytest.raises(MalformedInput, match="6 of 9 steps; finish it first"):
         optimum.read_source(part)
     document["identity"]["preset"] |= {"steps": 6, "m": 5}
-    (part / "checkpoint.json").write_text(json.dumps(document))
+    checkpoint.save(part, tensors, document)
     with pytest.raises(MalformedInput, match="has another shape"):
         optimum.read_source(part)
     del document["identity"]["preset"]["task"]
-    (part / "checkpoint.json").write_text(json.dumps(document))
+    checkpoint.save(part, tensors, document)
     with pytest.raises(MalformedInput, match="of no training run"):
         optimum.read_source(part)
 

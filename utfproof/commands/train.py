@@ -84,9 +84,7 @@ def train(
     results: Annotated[Path | None, option("Folder of result files.", aside=True)] = None,
     output: Annotated[
         Path | None,
-        option(
-            "RUNDIR for log and checkpoints; a run in it goes on. runs/KEY by default.", "-o", "--resume", aside=True
-        ),
+        option("RUNDIR for checkpoints; a run in it goes on. runs/KEY by default.", "-o", "--resume", aside=True),
     ] = None,
     checkpoint_every: Annotated[int, option("Steps between checkpoints.", aside=True, advanced=True)] = 1000,
     log_every: Annotated[int, option("Steps between lines of the log.", aside=True, advanced=True)] = 100,

@@ -1,29 +1,23 @@
-"""One run of a preset from start to result: a folder with the log and the last checkpoint, and a result file at the end.
+"""One run of a preset from start to result: a folder with the last checkpoint, and a result file at the end.
 
 After a kill the same command goes on from the last checkpoint and ends with the same parameters and the same log, bit for
 bit, as a run that was never stopped (on a CPU: same machine, same number of threads). So the log holds no times.
-
-RUNDIR/log.jsonl        a header, then one line every `log_every` steps and one for each evaluation
-RUNDIR/checkpoint.json  what runs, the step, the name of the tensors' file, the seconds spent
 """
 
 from __future__ import annotations
 
-import json
 import math
-import os
 import signal
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from utfproof.errors import MalformedInput, Refuted
 from utfproof.ground.files import make_folder, require_alone, require_folder
-from utfproof.ground.forms import is_number
 from utfproof.training import checkpoint
 from utfproof.training.presets import Preset
 from utfproof.training.results import (
@@ -35,12 +29,16 @@ from utfproof.training.results import (
     run_key,
     write_result,
 )
-from utfproof.training.step import Trainer, learning_rate
+from utfproof.training.step import Trainer
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 DEFAULT_RUNS = Path("runs")
-LOG = "log.jsonl"
+LOCK = "lock"
+"""Locked while a process continues the run."""
 CURVE_POINTS = 200
-"""Points of a result's curve, at most; the log has them all."""
+"""Points of a result's curve, at most; the checkpoint has them all."""
 STOPPING = 3
 """A run stops after so many evaluations in a row at 100 %."""
 FULL = 0.9995
@@ -90,6 +88,10 @@ class RunSetting:
     again: bool = False
     max_memory: int | None = None
 
+    def folder_of(self, preset: Preset, seed: int) -> Path:
+        """RUNDIR of a run."""
+        return self.folder or self.runs / run_key(preset, seed)
+
     def check(self) -> None:
         """MalformedInput naming the field that is out of range."""
         for name in ("checkpoint_every", "log_every", "evaluate_every", "eval_sequences"):
@@ -128,7 +130,7 @@ def _run_one(preset: Preset, seed: int, setting: RunSetting, progress: Callable[
     )
     if setting.results is not None:
         require_folder(setting.results)  # rather now than after the steps
-    folder = setting.folder or setting.runs / run_key(preset, seed)
+    folder = setting.folder_of(preset, seed)
     identity = {
         "preset": {name: value for name, value in preset_fields(preset).items() if name != "name"},
         "setting": preset.setting,
@@ -139,17 +141,20 @@ def _run_one(preset: Preset, seed: int, setting: RunSetting, progress: Callable[
         "log_every": setting.log_every,
         "evaluate_every": setting.evaluate_every,
     }
-    before = _resume(trainer, folder, identity)
-    with _Log(folder / LOG, before["log_bytes"], identity) as log:
-        clock = _Clock(before["seconds"])
+    with _alone(folder):
+        found = checkpoint.load(folder)
+        held: dict[str, Any] = {"points": [], "seconds": 0.0}
+        if found is not None:
+            held = _resumed(trainer, folder, identity, found)
+        points, clock = held["points"], _Clock(held["seconds"])
 
         def save() -> None:
-            document = {"identity": identity, "log_bytes": log.size(), "seconds": clock.spent()}
-            checkpoint.save(folder, trainer.tensors(), trainer.done, document)
+            document = {"identity": identity, "step": trainer.done, "seconds": clock.spent(), "points": points}
+            checkpoint.save(folder, trainer.tensors(), document)
 
-        _steps(trainer, setting, log, progress, save)
+        _steps(trainer, setting, points, progress, save)
         try:
-            result = _result(trainer, setting, log, clock)
+            result = _result(trainer, setting, points, clock)
         except KeyboardInterrupt:
             raise Interrupted(folder, trainer.done) from None
     if setting.results is not None:
@@ -157,10 +162,22 @@ def _run_one(preset: Preset, seed: int, setting: RunSetting, progress: Callable[
     return result
 
 
+@contextmanager
+def _alone(folder: Path) -> Iterator[None]:
+    """The folder, made where it is missing, with no second process in it."""
+    make_folder(folder, parents=True)
+    try:
+        with open(folder / LOCK, "a+b") as stream:
+            require_alone(stream, f"another process continues the run in {folder}; wait for it, or choose another -o")
+            yield
+    except OSError as error:
+        raise MalformedInput(f"cannot write {folder}: {error.strerror or error}") from error
+
+
 def _steps(
     trainer: Trainer,
     setting: RunSetting,
-    log: _Log,
+    points: list[dict[str, Any]],
     progress: Callable[[Tick], None] | None,
     save: Callable[[], None],
 ) -> None:
@@ -168,25 +185,24 @@ def _steps(
     preset, last = trainer.preset, (float("nan"), float("nan"))
     start, began = trainer.done, time.perf_counter()
     with _gentle_interrupts() as stop:
-        while trainer.done < preset.steps and not stopped_early(log.points()):
+        while trainer.done < preset.steps and not stopped_early(points):
             trainer.step()
             ended = trainer.done == preset.steps
             if trainer.done % setting.log_every == 0 or ended:
                 _require_number(trainer)
                 last = float(trainer.loss), float(trainer.accuracy)
-                log.write(step=trainer.done, loss=last[0], accuracy=last[1],
-                          learning_rate=learning_rate(preset, trainer.done - 1))  # fmt: skip
+                points.append({"step": trainer.done, "loss": last[0], "accuracy": last[1]})
             if trainer.done % setting.evaluate_every == 0:
-                log.write(step=trainer.done, evaluation=trainer.evaluate(STOPPING_SEQUENCES).accuracy)
+                points.append({"step": trainer.done, "evaluation": trainer.evaluate(STOPPING_SEQUENCES).accuracy})
             if progress is not None:
                 rate = (trainer.done - start) / max(time.perf_counter() - began, 1e-9)
                 progress(Tick(trainer.done, preset.steps, *last, rate, trainer.seed))
-            ended = ended or stopped_early(log.points())
+            ended = ended or stopped_early(points)
             if trainer.done % setting.checkpoint_every == 0 or ended or stop.is_set():
                 _require_number(trainer)
                 save()
             if stop.is_set():
-                raise Interrupted(log.path.parent, trainer.done)
+                raise Interrupted(setting.folder_of(preset, trainer.seed), trainer.done)
 
 
 def stopped_early(points: Sequence[dict[str, Any]]) -> bool:
@@ -195,24 +211,12 @@ def stopped_early(points: Sequence[dict[str, Any]]) -> bool:
     return len(found) == STOPPING and min(found) >= FULL
 
 
-def _resume(trainer: Trainer, folder: Path, identity: dict[str, Any]) -> dict[str, Any]:
-    """Restore the trainer from the folder's checkpoint; the length of the log and the seconds spent then."""
-    found = checkpoint.load(folder)
-    if found is None:
-        return {"log_bytes": 0, "seconds": 0.0}
+def _resumed(
+    trainer: Trainer, folder: Path, identity: dict[str, Any], found: tuple[dict[str, Any], dict[str, Tensor]]
+) -> dict[str, Any]:
+    """The checkpoint's document, the trainer restored from it. MalformedInput for that of another run."""
     document, tensors = found
-    held: Any = document.get("identity")
-    size, seconds = document.get("log_bytes"), document.get("seconds")
-    fine = {
-        "identity": isinstance(held, dict) and isinstance(held.get("preset"), dict),
-        "log_bytes": type(size) is int and size >= 0,
-        "seconds": is_number(seconds) and float(seconds or 0) >= 0,
-    }
-    for name, holds in fine.items():
-        if not holds:
-            raise MalformedInput(
-                f"{folder / checkpoint.DOCUMENT} is damaged: {name} is missing or wrong; remove the folder"
-            )
+    held = document["identity"]
     differing = [name for name in identity if held.get(name) != identity[name]]
     if differing:
         detail = differing[0]
@@ -244,76 +248,6 @@ class _Clock:
         return self._before + time.perf_counter() - self._start
 
 
-class _Log:
-    """A JSONL file, cut back to its length at the checkpoint and appended to from there. It is locked, so that no second
-    process continues the same run."""
-
-    def __init__(self, path: Path, size: int, header: dict[str, Any]) -> None:
-        self.path, self._size, self._header = path, size, header
-        self._stream: IO[bytes] | None = None
-        self._points: list[dict[str, Any]] = []
-
-    def __enter__(self) -> _Log:
-        folder = self.path.parent
-        make_folder(folder, parents=True)
-        try:
-            with ExitStack() as opened:
-                self._stream = opened.enter_context(open(self.path, "a+b"))
-                busy = f"another process continues the run in {folder}; wait for it, or choose another -o"
-                require_alone(self._stream, busy)
-                self._cut_back()
-                opened.pop_all()
-        except OSError as error:
-            raise MalformedInput(f"cannot write {self.path}: {error.strerror or error}") from error
-        return self
-
-    def _cut_back(self) -> None:
-        assert self._stream is not None
-        if os.fstat(self._stream.fileno()).st_size < self._size:
-            raise MalformedInput(f"{self.path} is shorter than its checkpoint says; remove the folder to start anew")
-        self._stream.truncate(self._size)
-        self._points = self._read()  # a damaged line is noticed before the steps, not after them
-        if self._size == 0:
-            self._append(self._header)
-
-    def __exit__(self, *_: object) -> None:
-        if self._stream is not None:
-            self._stream.close()
-
-    def _append(self, document: dict[str, Any]) -> None:
-        assert self._stream is not None
-        self._stream.write((json.dumps(document, sort_keys=True) + "\n").encode())
-        self._stream.flush()
-
-    def write(self, **values: Any) -> None:
-        """One line."""
-        self._points.append(values)
-        self._append(values)
-
-    def size(self) -> int:
-        """Bytes so far, on the disk."""
-        assert self._stream is not None
-        os.fsync(self._stream.fileno())
-        return self._stream.tell()
-
-    def points(self) -> list[dict[str, Any]]:
-        """All lines but the header."""
-        return self._points
-
-    def _read(self) -> list[dict[str, Any]]:
-        assert self._stream is not None
-        self._stream.seek(0)
-        try:
-            found = [json.loads(line) for line in self._stream.read().splitlines()[1:]]
-            for line in found:
-                numbers = [line["evaluation"]] if "evaluation" in line else [line["loss"], line["accuracy"]]
-                if type(line["step"]) is not int or not all(map(is_number, numbers)):
-                    raise ValueError("a value of another kind")
-        except (ValueError, KeyError, TypeError) as error:
-            raise MalformedInput(f"{self.path} has a damaged line ({error}); remove the folder to start anew") from None
-        return found
-
-
 @contextmanager
 def _gentle_interrupts() -> Iterator[threading.Event]:
     """Ctrl-C sets the event: the current step is finished first. A second one stops at once."""
@@ -335,13 +269,13 @@ def _gentle_interrupts() -> Iterator[threading.Event]:
         signal.signal(signal.SIGINT, before)
 
 
-def _result(trainer: Trainer, setting: RunSetting, log: _Log, clock: _Clock) -> RunResult:
+def _result(trainer: Trainer, setting: RunSetting, log: list[dict[str, Any]], clock: _Clock) -> RunResult:
     import torch
 
     preset = trainer.preset
     scores = trainer.evaluate(setting.eval_sequences)
     _require_number(trainer)
-    points = [point for point in log.points() if "loss" in point]
+    points = [point for point in log if "loss" in point]
     stride = max(1, -(-len(points) // CURVE_POINTS))
     kept = [point for number, point in enumerate(points) if (len(points) - 1 - number) % stride == 0]
     early = trainer.done < preset.steps
