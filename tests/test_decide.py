@@ -239,6 +239,23 @@ def test_deficient_modulo_primes_is_undecided_not_wrong(tmp_path, monkeypatch):
     assert {p.name for p in tmp_path.iterdir()} == {"h.safetensors"}
 
 
+@pytest.mark.parametrize("witness", [False, True])
+@pytest.mark.parametrize("last", [127, 127 * 113, 0])
+def test_determinants_that_small_primes_divide(tmp_path, last, witness):
+    """det R_all is 127, 127 * 113, or 3 * 5 * ... * 127 in the end: full rank, whichever prime shows it."""
+    odd = [p for p in range(3, 128) if all(p % q for q in range(2, p))]
+    parts = [last, 1, 1, 1] if last else [int(np.prod(odd[i::4], dtype=object)) for i in range(4)]
+    first, second, third, fourth = (np.zeros((1, 1, 3, n)) for n in (1, 1, 3, 1))
+    first[..., 0, 0], second[..., 1, 0], third[..., 2, 0], fourth[..., 0, 0] = parts
+    path = tmp_path / "h.safetensors"
+    save(path, {"R_Q": first, "R_K": second, "R_V": third, "U": fourth[0, 0]})
+    certificate = certify_weights(path, witness=witness)
+    assert certificate.universal
+    assert (certificate.document["evidence"]["prime"] > 127) == (not last)
+    certificate.write(tmp_path / "c.json")
+    assert checker.check_file(tmp_path / "c.json").code == 0
+
+
 def test_the_command(tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
     tensors = random_tensors(np.random.default_rng(1), Shape(2, 1, 1, 2), 8)

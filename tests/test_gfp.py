@@ -421,10 +421,39 @@ def test_torch_gives_the_same(family, device, largest):
         check_tensor(FAMILIES[family](np.random.default_rng(index), *shape, p), p, device)
 
 
+@pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)])
+@pytest.mark.parametrize("shape", [(1, 1), (9, 20), (130, 121)])
+def test_torch_multiplies_residues_of_small_primes_as_bytes(shape, device, monkeypatch):
+    torch = pytest.importorskip("torch")
+    monkeypatch.setattr(kernels.TorchKernels, "int8", property(lambda _: True, lambda *_: None), raising=False)
+    p = gfp.SMALL_PRIMES[0]
+    matrix = np.random.default_rng(shape[0]).integers(-63, 64, shape).astype(np.float32)
+    matrix[-1] = matrix[0]
+    there = torch.from_numpy(matrix).to(device)
+    assert gfp.rank(there, p) == gfp.rank(matrix, p)
+    product = gfp.multiply(there, there.T.contiguous(), p)
+    assert np.array_equal(product.cpu().numpy(), gfp.multiply(matrix, matrix.T, p))
+
+
+def test_full_rank_is_proved_by_the_first_small_prime_that_shows_it():
+    found = gfp.full_rank_prime(lambda p: np.diag([127 % p, 1, 1]).astype(np.float32))
+    assert found == gfp.SMALL_PRIMES[1]
+    tried = []
+
+    def product(p):
+        tried.append(p)
+        return np.diag([127 * 113 * 109 % p, 1, 1]).astype(np.float32)
+
+    assert gfp.full_rank_prime(product) is None
+    assert tried == list(gfp.SMALL_PRIMES)
+    assert gfp.full_rank_prime(lambda p: tried.append(p) or np.zeros((3, 3), np.float32)) is None
+    assert tried[3:] == [gfp.SMALL_PRIMES[0]]
+
+
 @pytest.mark.parametrize("device", [None, "cpu", pytest.param("cuda", marks=pytest.mark.gpu)])
 def test_drawn_matrices(device):
     if device is not None:
-        pytest.importorskip("torch")
+        torch = pytest.importorskip("torch")
     rng = np.random.default_rng(0)
     p = gfp.DEFAULT_PRIMES[0]
     a, b = entries(rng, 6, 5, p), entries(rng, 5, 4, p)
@@ -432,10 +461,10 @@ def test_drawn_matrices(device):
 
     def draw():
         draws.append(1)
-        return a
+        return a if device is None else torch.from_numpy(a).to(device)
 
-    first = gfp.ResidueMatrix((6, 5), p, draw).on(device)
-    second = gfp.ResidueMatrix.of(b, p).on(device)
+    first = gfp.ResidueMatrix((6, 5), p, draw)
+    second = gfp.ResidueMatrix.of(b if device is None else torch.from_numpy(b).to(device), p)
     product = first @ second
     joined = product.hstack_with([first.materialise()])
     assert joined.shape == (6, 9)

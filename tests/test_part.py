@@ -2,9 +2,10 @@
 
 import importlib.util
 
+import numpy as np
 import pytest
 
-from utfproof import embed_model
+from utfproof import embed_model, emulate
 from utfproof.cli.app import run
 from utfproof.errors import MalformedInput
 from utfproof.models import from_model
@@ -178,23 +179,91 @@ def test_commands_embed_and_export_a_part(tmp_path, capsys, monkeypatch):
     assert run(["embed", "sparse", str(tmp_path / "any"), *given[:2], "--upto", "attn.0", "-o", str(E)]) == 2
 
 
-MODELS = {
-    "GPT2LMHeadModel": ("GPT2Config", {"vocab_size": V, "n_embd": D, "n_layer": 2, "n_head": H}),
-    "GPTNeoXForCausalLM": ("GPTNeoXConfig", {**SMALL, "use_parallel_residual": False}),
-    "LlamaForCausalLM": ("LlamaConfig", {**SMALL, "num_key_value_heads": 2, "attention_bias": True}),
-    "MistralForCausalLM": ("MistralConfig", {**SMALL, "num_key_value_heads": 1, "sliding_window": 3}),
-    "Gemma2ForCausalLM": ("Gemma2Config", {**SMALL, "num_key_value_heads": 2, "head_dim": 6, "sliding_window": 4}),
-    "Qwen3ForCausalLM": ("Qwen3Config", {**SMALL, "num_key_value_heads": 2, "head_dim": 6}),
-    "MptForCausalLM": ("MptConfig", {"vocab_size": V, "d_model": D, "n_heads": H, "n_layers": 2}),
-}
+def test_a_part_is_emulated_with_its_biases(tmp_path, capsys):
+    found = part(Model())
+    assert np.any(found.target().b_U)
+    report = emulate("sparse", found.target(), attention=["causal"], contexts=[1, P])
+    assert report.holds
+    assert report.report.max_relative_error < 1e-12
+    (tmp_path / "any").touch()
+    given = [
+        "--module",
+        f"{__name__}:make",
+        "--tokens",
+        "3,5,8..13",
+        "--positions",
+        str(P),
+        "--target",
+        str(tmp_path / "any"),
+    ]
+    for host in ("sparse", "random"):
+        assert run(["emulate", host, *given, "--attention", "causal", "--context", "1,4"]) == 0
+        assert "outputs agree" in capsys.readouterr().out
+    assert run(["emulate", "sparse", *given[:2], *given[-2:], "--upto", "attn.0"]) == 2
+    assert run(["emulate", "sparse", *given[:-2], "-H", "2", "-L", "1", "-d", "1", "--d-in", "2"]) == 2
+
+
+GQA = {**SMALL, "num_key_value_heads": 2}
+YARN = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 16, "rope_theta": 1e4}
+GPT2 = {"vocab_size": V, "n_embd": D, "n_layer": 2, "n_head": H}
+FALCON = {"vocab_size": V, "hidden_size": D, "num_hidden_layers": 2, "num_attention_heads": H}
+MODELS = [
+    ("GPT2LMHeadModel", "GPT2Config", GPT2),
+    ("GPT2LMHeadModel", "GPT2Config", {**GPT2, "scale_attn_weights": False}),
+    ("GPTNeoXForCausalLM", "GPTNeoXConfig", {**SMALL, "use_parallel_residual": False}),
+    ("GPTNeoXForCausalLM", "GPTNeoXConfig", {**SMALL, "rotary_pct": 1.0, "attention_bias": False}),
+    ("LlamaForCausalLM", "LlamaConfig", {**GQA, "attention_bias": True}),
+    ("LlamaForCausalLM", "LlamaConfig", {**SMALL, "tie_word_embeddings": True, "rope_parameters": YARN}),
+    ("MistralForCausalLM", "MistralConfig", {**SMALL, "num_key_value_heads": 1, "sliding_window": 3}),
+    ("GemmaForCausalLM", "GemmaConfig", {**SMALL, "num_key_value_heads": 1, "head_dim": 6}),
+    ("Gemma2ForCausalLM", "Gemma2Config", {**GQA, "head_dim": 6, "sliding_window": 4}),
+    ("Gemma3ForCausalLM", "Gemma3TextConfig", {**GQA, "head_dim": 6, "sliding_window": 4}),
+    ("Qwen2ForCausalLM", "Qwen2Config", GQA),
+    ("Qwen3ForCausalLM", "Qwen3Config", {**GQA, "head_dim": 6}),
+    ("FalconForCausalLM", "FalconConfig", {**FALCON, "alibi": True, "multi_query": False}),
+    ("MptForCausalLM", "MptConfig", {"vocab_size": V, "d_model": D, "n_heads": H, "n_layers": 2}),
+]
+
+
+def built(name, config, fields):
+    transformers = pytest.importorskip("transformers")
+    torch.manual_seed(1)
+    return getattr(transformers, name)(getattr(transformers, config)(**fields))
 
 
 @pytest.mark.full
-@pytest.mark.parametrize("name", MODELS)
-def test_models_by_the_constructors_of_transformers(name):
-    transformers = pytest.importorskip("transformers")
-    config, fields = MODELS[name]
-    model = getattr(transformers, name)(getattr(transformers, config)(**fields))
-    found = from_model(model, tokens=TOKENS, positions=P, layer=0, part="attention")
+@pytest.mark.parametrize(("name", "config", "fields"), MODELS)
+def test_models_by_the_constructors_of_transformers(name, config, fields):
+    found = from_model(built(name, config, fields), tokens=TOKENS, positions=P, layer=0, part="attention")
     for host in ("sparse", "random"):
         assert embed_model(found, host).agreement.relative_difference < 1e-10
+
+
+@pytest.mark.full
+def test_a_rotation_that_depends_on_the_context_is_refused():
+    rope = {"rope_type": "dynamic", "factor": 4.0, "rope_theta": 1e4}
+    model = built("LlamaForCausalLM", "LlamaConfig", {**SMALL, "max_position_embeddings": 4, "rope_parameters": rope})
+    with pytest.raises(MalformedInput, match="differ by"):
+        from_model(model, tokens=TOKENS, positions=P, layer=0, part="attention")
+
+
+@pytest.mark.full
+def test_a_bridge_of_transformer_lens_whole_and_in_part():
+    pytest.importorskip("transformer_lens")
+    from transformer_lens.config import TransformerBridgeConfig
+    from transformer_lens.model_bridge import TransformerBridge
+
+    sizes = {"n_layers": 2, "d_model": 8, "n_ctx": 8, "d_head": 4, "n_heads": 2, "d_vocab": V}
+
+    def boot(**more):
+        return TransformerBridge.boot_native(TransformerBridgeConfig(**{**sizes, **more}))
+
+    rotary = {"positional_embedding_type": "rotary", "rotary_dim": 4}
+    for more in ({}, rotary, {"attn_scores_soft_cap": 0.5}, {"n_key_value_heads": 1}):
+        assert embed_model(from_model(boot(attn_only=True, normalization_type=None, **more))).agrees
+    model = boot(normalization_type="LN", act_fn="gelu", d_mlp=16)
+    for upto in (None, "blocks.0.hook_attn_out"):
+        found = from_model(model, tokens=TOKENS, positions=P, upto=upto)
+        assert embed_model(found).agreement.relative_difference < 1e-10
+    with pytest.raises(MalformedInput, match="normalization_type"):
+        from_model(model)

@@ -11,6 +11,10 @@ MATRICES = {
     "integers": lambda rng: rng.integers(-9, 9, (30, 40)),
     "floats": lambda rng: rng.normal(size=(40, 30)),
     "halves": lambda rng: rng.normal(size=(20, 20)).astype(np.float16),
+    "determinant divisible by 127": lambda rng: (
+        np.diag([127.0, *[1.0] * 9]) + np.triu(rng.integers(-9, 9, (10, 10)), 1)
+    ),
+    "determinant 3 * 5 * ... * 127": lambda rng: np.diag([p for p in range(3, 128) if all(p % q for q in range(2, p))]),
     "deficient": lambda rng: rng.integers(-9, 9, (30, 5)) @ rng.integers(-9, 9, (5, 40)),
 }
 

@@ -138,7 +138,7 @@ def without(tensors, *names):
 
 TARGET_REFUSALS = [
     (without(target_tensors(), "W_O"), {}, "tensor W_O is missing; found W_K, W_Q, W_V"),
-    (target_tensors() | {"b_Q": np.zeros(2)}, {}, "tensor b_Q is not understood"),
+    (target_tensors() | {"b_Q": np.zeros(2)}, {}, "b_Q has shape"),
     (target_tensors(), {"system": "universal"}, "metadata says system 'universal', expected target"),
     (target_tensors(), {"system": "looped-target"}, "metadata says 'looped-target' but W_Q has 4 axes"),
     (target_tensors(), {"layers": "3"}, "W_Q has 2 layers, 3 were said"),

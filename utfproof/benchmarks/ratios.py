@@ -304,6 +304,17 @@ def _rank(n: int, _: Path) -> tuple[Call, Call]:
     return _ranked(n), _product(n)
 
 
+@_row("full rank modulo 127", "float64 product", (2280, 4560))
+def _full_rank(n: int, _: Path) -> tuple[Call, Call]:
+    import numpy as np
+
+    from utfproof.exact import gfp
+
+    p = gfp.SMALL_PRIMES[0]
+    matrix = np.random.default_rng(n).integers(-(p // 2), p // 2 + 1, (n, n)).astype(gfp.dtype_for(p))
+    return lambda: gfp.rank(matrix, p), _product(n)
+
+
 @_row("rank modulo p", "FLINT", (512, 1024), (256,), peer=True)
 def _rank_flint(n: int, _: Path) -> tuple[Call, Call]:
     import numpy as np

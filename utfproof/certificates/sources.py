@@ -164,14 +164,17 @@ class RandomDraw:
             part=part,
         )
 
-    def residues(self, tensor: str, columns: int, layer: int, head: int, p: int) -> Any:
-        """The same modulo p, centred float64, on the device (drawn there where it can be)."""
-        if self.device != "cpu" and self.dtype == "float64":
+    def _on_device(self, tensor: str, columns: int, layer: int, head: int, p: int) -> Any:
+        """The same modulo p, a tensor of the type that fits p; drawn on the device where it can be."""
+        import torch
+
+        if self.dtype == "float64":
             drawn = integer_matrix_torch(
                 self.seed, tensor, self.m, columns, law=self.law, layer=layer, head=head, device=self.device
             )
-            return gfp.residues_of_integers(drawn, p)
-        return gfp.residues_of_integers(self.integers(tensor, layer, head), p)
+        else:
+            drawn = torch.from_numpy(self.integers(tensor, layer, head)).to(self.device)
+        return gfp.residues_of_integers(drawn, p).to(getattr(torch, gfp.dtype_for(p)))
 
     def r_all(self, p: int) -> Any:
         """R_all modulo p [m, M], centred residues, a slab of one matrix of the host in memory at a time."""
@@ -194,8 +197,7 @@ class RandomDraw:
             return r_all_modulo(self.shape, self.m, p, rows)
 
         def draw(tensor: str, columns: int, layer: int, head: int) -> gfp.ResidueMatrix:
-            drawn = gfp.ResidueMatrix((self.m, columns), p, lambda: self.residues(tensor, columns, layer, head, p))
-            return drawn.on(self.device)
+            return gfp.ResidueMatrix((self.m, columns), p, lambda: self._on_device(tensor, columns, layer, head, p))
 
         return r_all(assemble(self.shape, self.m, self.tied, draw)).array
 
@@ -238,7 +240,7 @@ class StoredWeights(StoredHost):
                 import torch
 
                 array = torch.from_numpy(np.array(matrix)).to(self.device)
-                return self._residues(array, tensor, layer, head, 0, p)
+                return self._residues(array, tensor, layer, head, 0, p).to(getattr(torch, gfp.dtype_for(p)))
 
             return gfp.ResidueMatrix((int(matrix.shape[0]), int(matrix.shape[1])), p, residues)
 

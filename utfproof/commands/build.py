@@ -27,6 +27,9 @@ def build(
     shape: ShapeOptions,
     m: M = None,
     width: Annotated[int | None, option("Target only: its width D (default: d_in).")] = None,
+    hidden: Annotated[
+        int | None, option("Target only: width K of SwiGLU MLPs, with biases everywhere; needs --residual.")
+    ] = None,
     tied: Annotated[bool, option("Target only: one set of weights for all layers.", "--tied")] = False,
     residual: Residual = False,
     seed: Seed = 0,
@@ -45,11 +48,16 @@ def build(
     if what == "target":
         if m is not None:
             raise MalformedInput("--m is a host's embedding dimension; a target has --width")
-        facts = _target(output, full, width, tied, dtype or "float64", draw, max_memory)
+        if hidden is None:
+            facts = _target(output, full, width, tied, dtype or "float64", draw, max_memory)
+        elif tied or dtype not in (None, "float64"):
+            raise MalformedInput("a target with MLPs (--hidden) is untied and float64; leave --tied and --dtype out")
+        else:
+            facts = _model(output, full, width or full.d_in, hidden, draw, max_memory)
     else:
-        if width is not None or tied:
+        if width is not None or hidden is not None or tied:
             raise MalformedInput(
-                "--width and --tied belong to 'build target'; tied hosts are constructions of their own"
+                "--width, --hidden and --tied belong to 'build target'; tied hosts are constructions of their own"
             )
         options.refuse_undrawn(stated, what, "seed", "law")
         facts = _host(what, output, full, m, dtype, draw, max_memory)
@@ -69,6 +77,17 @@ def _target(
     return {"system": "looped-target" if tied else "target", "width": target.width, "dtype": dtype}
 
 
+def _model(
+    output: Path, shape: Shape, width: int, hidden: int, draw: dict[str, Any], limit: int | None
+) -> dict[str, Any]:
+    from utfproof.constructions.random import random_model
+    from utfproof.weights import write_target
+
+    target = random_model(shape, width=width, hidden=hidden, **draw, max_memory=limit)
+    write_target(output, target, metadata={name: str(value) for name, value in draw.items()})
+    return {"system": "target", "width": width, "hidden": hidden, "dtype": "float64"}
+
+
 def _host(
     name: str, output: Path, shape: Shape, m: int | None, dtype: str | None, draw: dict[str, Any], limit: int | None
 ) -> dict[str, Any]:
@@ -83,7 +102,7 @@ def _host(
         raise MalformedInput(f"dtype {kind!r} is unknown; {choose(kind, known)}")
     m = resolve_m(entry, shape, m)
     size = dense_bytes(shape, m, tied=entry.tied, itemsize=ITEM_BYTES[kind])
-    require_memory(size, f"a file of {name} at {shape}, m = {m},", limit)
+    require_memory(size * (1 if entry.models is None else 3), f"a file of {name} at {shape}, m = {m},", limit)
     host = build_host(name, shape, m, **draw, dtype=kind if entry.is_random else "float64", max_memory=limit)
     facts = {"seed": str(draw["seed"]), "law": draw["law"], "dtype": kind} if entry.is_random else {}
     write_host(output, host, dtype=kind, metadata=facts)

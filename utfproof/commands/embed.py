@@ -21,17 +21,17 @@ from utfproof.cli.options import (
 from utfproof.cli.outcome import Outcome
 from utfproof.commands import embed_minimize
 from utfproof.commands.hosts import load_host
-from utfproof.commands.readings import ModelOptions, agreement_code, comparison, comparison_rows
+from utfproof.commands.readings import OWN_LAYOUT, ModelOptions, agreement_code, comparison, comparison_rows
 from utfproof.errors import MalformedInput
 from utfproof.ground.files import require_writable
 from utfproof.shapes import positive_integer
 from utfproof.systems import Target, Universal
+from utfproof.systems.biases import BiasedTarget
 
 if TYPE_CHECKING:
     from utfproof.matching import Embedding
     from utfproof.models import Reading
 
-OWN_LAYOUT = "utfproof"
 _OF_MODELS = (*ModelOptions.__dataclass_fields__, "trials", "tolerance")
 """Options that mean nothing for a target of the package's own layout."""
 
@@ -48,7 +48,7 @@ def _drawn(given: Given) -> dict[str, Any]:
     return {name: getattr(given, name) for name in ("seed", "law", "dtype")}
 
 
-def _embed_target(given: Given, target: Target) -> Outcome:
+def _embed_target(given: Given, target: Target | BiasedTarget) -> Outcome:
     """A target of the package's own layout."""
     from utfproof.constructions import CONSTRUCTIONS
     from utfproof.matching import embed
@@ -176,7 +176,7 @@ def embed(
     of_model = layout != OWN_LAYOUT or about.module is not None
     if not minimize:
         options.refuse_undrawn(stated, host, "law", "dtype", *([] if of_model else ["seed"]))
-    model: Target | Reading
+    model: Target | BiasedTarget | Reading
     if of_model:
         said: dict[str, Any] = {"heads": shape.heads, "residual": residual, "seed": draw.seed, "limit": max_memory}
         model = about.read(target, layout, **said)
@@ -192,11 +192,15 @@ def embed(
     options.agree_with(model.shape, **shape.dimensions)
     allowed = 1e-8 if tolerance is None else tolerance
     if minimize:
+        if isinstance(model, BiasedTarget):
+            raise MalformedInput("--minimize is about targets of attention alone; this one has MLPs or biases")
         asked = embed_minimize.Asked(
             Path(host), output, target, m, within, allowed, trials or 16, draw.seed, max_memory
         )
         return embed_minimize.minimize(asked, model)
-    return _embed_target(given, model) if isinstance(model, Target) else _embed_model(given, model, allowed)
+    return (
+        _embed_target(given, model) if isinstance(model, Target | BiasedTarget) else _embed_model(given, model, allowed)
+    )
 
 
 def _document(found: Embedding, machine: Universal) -> dict[str, Any]:

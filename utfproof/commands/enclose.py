@@ -16,6 +16,7 @@ from utfproof.emulation.laws import TARGET_LAWS
 from utfproof.errors import MalformedInput, NotDefined
 from utfproof.shapes import positive_integer
 from utfproof.systems import Universal
+from utfproof.systems.biases import BiasedTarget
 
 if TYPE_CHECKING:
     from utfproof.emulation.enclosure import Enclosure
@@ -52,6 +53,8 @@ def enclose(
         require_json(output)
     found = pair_of(host, target_law, shape, pair, draw, max_memory)
     machine, seed = found.host, draw.seed
+    if isinstance(found.targets, BiasedTarget):
+        raise MalformedInput("an enclosure is for targets of attention alone; this one has MLPs or biases")
     tied = pair.tied_targets or tied_targets_only(machine)
     target = drawn_targets(found.targets, seed, target_law, width=pair.width, tied=tied, max_memory=max_memory)(0)
     kernel = parse_kernel(attention, machine.shape.heads, machine.shape.head_dim)

@@ -166,7 +166,7 @@ def _host(
     limit: int | None,
 ) -> Universal:
     """The host of the HOST argument, at the shape that options and the embedding's metadata say."""
-    from utfproof.constructions import build_host
+    from utfproof.constructions import CONSTRUCTIONS, build_host
     from utfproof.models import grouped_tree_host
     from utfproof.models.embedding import GROUPED
     from utfproof.weights import read_host
@@ -178,6 +178,8 @@ def _host(
     if host != GROUPED and options.is_host_file(host):
         return read_host(host, layers=said["layers"], d_in=said["d_in"], residual=stream, max_memory=limit)
     shape = required_shape(said, residual=bool(stream))
+    if host in CONSTRUCTIONS:
+        shape = CONSTRUCTIONS[host].target_shape(shape)
     if host == GROUPED:
         shared = _agreed(facts, "kv_heads", None)
         if shared is None:

@@ -20,7 +20,7 @@ SHOWN = 10
 def rank(
     *,
     matrix: Annotated[Path, argument("A matrix: .npy.")],
-    prime: Annotated[int | None, option("Odd prime below 2^27; the engine's own by default.")] = None,
+    prime: Annotated[int | None, option("Odd prime below 2^27; by default some are tried in turn.")] = None,
     max_memory: MaxMemory = None,
 ) -> Outcome:
     """Compute the rank of a stored matrix modulo a prime.
@@ -32,14 +32,21 @@ def rank(
     """
     from utfproof.exact import gfp
 
-    prime = gfp.DEFAULT_PRIMES[0] if prime is None else gfp.check_prime(prime)
+    prime = None if prime is None else gfp.check_prime(prime)
     array = _matrix(matrix)
     if array.ndim != 2:
         raise MalformedInput(f"{matrix} holds an array of shape {array.shape}; a matrix is expected")
     rows, columns = (int(size) for size in array.shape)
     require_memory(32 * rows * columns, f"the rank of a {rows} x {columns} matrix", max_memory)
-    residues = gfp.residues(array, prime, name=str(matrix))
-    profile = gfp.rank_profile(residues, prime)
+
+    def residues(p: int) -> Any:
+        return gfp.residues(array, p, name=str(matrix), dtype=gfp.dtype_for(p))
+
+    # of other matrices, which rows or columns depend needs a prime that rarely misleads
+    proven = gfp.full_rank_prime(residues) if prime is None and rows == columns else None
+    prime = proven or prime or gfp.DEFAULT_PRIMES[0]
+    everything = gfp.RankProfile(list(range(rows)), list(range(columns)))
+    profile = everything if proven else gfp.rank_profile(residues(prime), prime)
     rank = len(profile.columns)
     full = rank == min(rows, columns)
     outside = {

@@ -17,14 +17,13 @@ MOST_TOKENS = 10**6
 """Token ids of a part of a model."""
 
 
-@dataclass(frozen=True)
-class ModelOptions:
-    """What is said of a model beside its file."""
+OWN_LAYOUT = "utfproof"
 
-    attention: Annotated[
-        str | None, option("Models: softmax, causal, window:W, joined by '+'; causal by default.", advanced=True)
-    ] = None
-    config: Annotated[Path | None, option("Models: the configuration (.json).", advanced=True)] = None
+
+@dataclass(frozen=True)
+class LiveOptions:
+    """A live model, or a part of one."""
+
     module: Annotated[str | None, option("Models: package.module:factory, called with TARGET's path.")] = None
     tokens: Annotated[str | None, option("--module: only layer 0's attention, on these ids (1,2,5..9).")] = None
     positions: Annotated[int | None, option("--tokens: at most so many positions.", check=positive_integer)] = None
@@ -32,27 +31,44 @@ class ModelOptions:
         str | None, option("--tokens: submodule whose output is meant; the first attention's.", advanced=True)
     ] = None
 
-    def read(
-        self, target: Path, layout: str, *, heads: int | None, residual: bool | None, seed: int, limit: int | None
-    ) -> Reading:
-        """The model of a file, or of the module that --module makes. MalformedInput where options contradict each other."""
-        from utfproof.models import from_model, import_model, make_module, read_config
+    def reading(self, target: Path, seed: int, limit: int | None) -> Reading | None:
+        """The model or part that --module makes, None without it. MalformedInput where options contradict each other."""
+        from utfproof.models import from_model, make_module
 
-        part = {"tokens": self.tokens, "positions": self.positions, "upto": self.upto}
         if self.module is None:
-            if any(value is not None for value in part.values()):
+            if any(value is not None for value in (self.tokens, self.positions, self.upto)):
                 raise MalformedInput("--tokens, --positions and --upto are about a part of a live model: pass --module")
-            config = None if self.config is None else read_config(self.config)
-            said: dict[str, Any] = {"attention": self.attention, "heads": heads, "residual": residual, "config": config}
-            return import_model(target, layout, **said, max_memory=limit)
-        for name in ("attention", "config"):
-            if getattr(self, name) is not None:
-                raise MalformedInput(f"--{name} says what a live module shows by itself: leave it out with --module")
+            return None
         if self.tokens is None and (self.positions is not None or self.upto is not None):
             raise MalformedInput("--positions and --upto are about a part of a model: pass --tokens")
         ids = None if self.tokens is None else token_ids(self.tokens)
         made = make_module(self.module, target)
         return from_model(made, tokens=ids, positions=self.positions, upto=self.upto, seed=seed, max_memory=limit)
+
+
+@dataclass(frozen=True)
+class ModelOptions(LiveOptions):
+    """A model: live, or what is said of it beside its file."""
+
+    attention: Annotated[
+        str | None, option("Models: softmax, causal, window:W, joined by '+'; causal by default.", advanced=True)
+    ] = None
+    config: Annotated[Path | None, option("Models: the configuration (.json).", advanced=True)] = None
+
+    def read(
+        self, target: Path, layout: str, *, heads: int | None, residual: bool | None, seed: int, limit: int | None
+    ) -> Reading:
+        """The model of a file, or of the module that --module makes. MalformedInput where options contradict each other."""
+        from utfproof.models import import_model, read_config
+
+        if self.module is not None and (self.attention is not None or self.config is not None):
+            raise MalformedInput("--attention and --config say what a live module shows by itself: leave them out")
+        live = self.reading(target, seed, limit)
+        if live is not None:
+            return live
+        config = None if self.config is None else read_config(self.config)
+        said: dict[str, Any] = {"attention": self.attention, "heads": heads, "residual": residual, "config": config}
+        return import_model(target, layout, **said, max_memory=limit)
 
 
 def token_ids(text: str) -> list[int]:

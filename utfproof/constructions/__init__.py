@@ -3,10 +3,13 @@ all that is known of it; the page "What became of the paper" has the table. Whoe
 
 from __future__ import annotations
 
+from typing import Any
+
 from utfproof.constructions import (
     as_printed,
     commuting,
     gated,
+    gated_models,
     random,
     residual,
     residual_key,
@@ -31,6 +34,7 @@ __all__ = [
     "build_host",
     "construction",
     "dense_bytes",
+    "host_of_shape",
     "hosts",
     "random_target",
     "resolve_m",
@@ -61,7 +65,26 @@ _ALL = (
     gated.GATED_TIED,
 )
 
-CONSTRUCTIONS: dict[str, Construction] = {entry.name: entry for entry in _ALL}
+
+class _Registry(dict[str, Construction]):
+    """Constructions by name. A name such as mlp-5-6 says the widths that a host of its family serves."""
+
+    def __missing__(self, name: str) -> Construction:
+        found = gated_models.family(name)
+        if found is None:
+            raise KeyError(name)
+        return found
+
+    def __contains__(self, name: object) -> bool:
+        return super().__contains__(name) or (isinstance(name, str) and gated_models.family(name) is not None)
+
+    def get(self, name: str, default: Any = None) -> Any:
+        """The construction of that name, or the default."""
+        found = super().get(name)
+        return found or gated_models.family(name) or default
+
+
+CONSTRUCTIONS: dict[str, Construction] = _Registry({entry.name: entry for entry in _ALL})
 
 
 def hosts(*, printed: bool = True, drawn: bool = True) -> list[str]:
@@ -80,7 +103,8 @@ def hosts(*, printed: bool = True, drawn: bool = True) -> list[str]:
 def construction(name: str) -> Construction:
     """The construction of that name; MalformedInput listing the known ones otherwise."""
     if name not in CONSTRUCTIONS:
-        raise MalformedInput(f"construction {name!r} is unknown; {choose(name, CONSTRUCTIONS)}")
+        known = choose(name, CONSTRUCTIONS)
+        raise MalformedInput(f"construction {name!r} is unknown; {known}; {gated_models.FAMILY}")
     return CONSTRUCTIONS[name]
 
 
@@ -93,6 +117,11 @@ def dense_bytes(shape: Shape, m: int, *, tied: bool, itemsize: int = 8) -> int:
     """Bytes of a host's dense parameters, MLPs apart."""
     layers = 1 if tied else shape.layers
     return itemsize * (layers * shape.heads * m * (m + 2 * shape.head_dim) + m * shape.d_out)
+
+
+def host_of_shape(name: str, shape: Shape, m: int, *, max_memory: int | None = None) -> Universal:
+    """The {0,1} host of that name whose own shape is this; `build_host` takes the targets' shape."""
+    return build_host(name, construction(name).target_shape(shape), m, max_memory=max_memory)
 
 
 def build_host(

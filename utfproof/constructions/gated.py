@@ -11,14 +11,13 @@ from functools import lru_cache, partial
 from typing import Any
 
 from utfproof.constructions.multiplying import Places, Product, copied, multiplier, scaled, selected, times
-from utfproof.constructions.record import Construction
+from utfproof.constructions.record import CONSTANT, Construction
 from utfproof.errors import OutsideClass
 from utfproof.ground.arrays import Array, namespace, zeros
 from utfproof.ground.notions import Notion
 from utfproof.shapes import Shape
 from utfproof.systems import AugmentedTarget, Target, TiedUniversal
 
-CONSTANT = "inputs whose rows sum to 1, such as one-hot tokens"
 READERS = "QKV"
 
 

@@ -1,4 +1,5 @@
-"""One host with gated MLPs for all targets with MLPs and biases up to given widths (docs/proofs/gated-mlp.md, Theorem C).
+"""`mlp-D-K`: one host with gated MLPs for all targets with MLPs and biases of stream width up to D and MLP width up to K
+(docs/proofs/gated-mlp.md, Theorem C).
 
 Three blocks for each layer of the target: attention moves v to o, and the MLP adds o W_O to the stream y and reads the MLP's
 two factors from both; the second block multiplies g(first factor) by the second; the third one adds the result times W_out to
@@ -8,19 +9,27 @@ its biases.
 
 from __future__ import annotations
 
+import re
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
 from utfproof.constructions.multiplying import Places, Product, copied, multiplier, selected, times
+from utfproof.constructions.record import CONSTANT, Construction, Domain
 from utfproof.errors import OutsideClass
 from utfproof.ground.arrays import Array
+from utfproof.ground.notions import Notion
 from utfproof.shapes import Shape
-from utfproof.systems import Universal
+from utfproof.systems import AugmentedTarget, Target, Universal
 from utfproof.systems.biases import BiasedTarget
-from utfproof.systems.mlp import MLP
+from utfproof.systems.mlp import MLP, MULTIPLYING
+
+FAMILY = "mlp-D-K serves targets with MLPs: stream width up to D, MLP width up to K, SwiGLU (others: mlp-D-K-gelu)"
+_NAME = re.compile(rf"mlp-([1-9][0-9]{{0,5}})-(0|[1-9][0-9]{{0,5}})(?:-({'|'.join(MULTIPLYING)}))?")
 
 
+@lru_cache(maxsize=8)
 def _places(shape: Shape, width: int, hidden: int) -> Places:
     """Coordinates: "y" [D], "out" [d_out]; of each layer "q", "k", "v", "o" [H d], "gate", "in", "hidden" [K], constants."""
     at, heads, L = Places(), shape.heads * shape.head_dim, shape.layers
@@ -56,11 +65,13 @@ def _following(at: Places, shape: Shape, layer: int) -> np.ndarray:
     return np.concatenate([at((name, layer + 1)) for name in "qkv"])
 
 
-def gated_model_host(shape: Shape, width: int, hidden: int, activation: str = "silu") -> Universal:
+def gated_model_host(
+    shape: Shape, width: int, hidden: int, activation: str = "silu", m: int | None = None, construction: str = ""
+) -> Universal:
     """The host of 3 L blocks for targets of stream width and MLP width up to these, with that activation; `shape` is the
     targets' (with their residual stream). ResourceLimit where its MLPs do not fit in memory."""
     at, H, d, nothing = _places(shape, width, hidden), shape.heads, shape.head_dim, np.zeros(0, dtype=np.int64)
-    m, blocks = at.size, list[list[Product]]()
+    m, blocks = at.size if m is None else m, list[list[Product]]()
     for layer in range(shape.layers):
         o, y = at(("o", layer)), at("y")
         constants = {name: at(("constant", name, layer)) for name in ("O", "out", "next", "out next")}
@@ -82,7 +93,8 @@ def gated_model_host(shape: Shape, width: int, hidden: int, activation: str = "s
     readers = [[tuple(selected(m, read(name, *place), d) for place in row) for row in grid] for name in "qk"]
     values = [tuple(copied(m, read("v", *place), read("o", *place)) for place in row) for row in grid]
     blocked = Shape(H, 3 * shape.layers, d, shape.d_in, shape.d_out)
-    return Universal(blocked, m, readers[0], readers[1], values, selected(m, at("out"), shape.d_out), mlp=mlp)
+    U = selected(m, at("out"), shape.d_out)
+    return Universal(blocked, m, readers[0], readers[1], values, U, construction, mlp=mlp)
 
 
 def _with_activations(mlp: MLP, at: Places, layers: int) -> MLP:
@@ -96,19 +108,24 @@ def _with_activations(mlp: MLP, at: Places, layers: int) -> MLP:
     return mlp
 
 
-def embed_gated_model(host: Universal, shape: Shape, width: int, hidden: int, target: BiasedTarget) -> Array:
+def embed_gated_model(
+    shape: Shape, m: int, width: int, hidden: int, activation: str, target: BiasedTarget | Target
+) -> Array:
     """E [d_in, m], float64, for a target of this shape with or without MLPs and biases, on inputs with X c = 1 for the
     target's c. OutsideClass where the target is wider than the host, or has another activation."""
+    if isinstance(target, AugmentedTarget):
+        raise OutsideClass("give this host the target with its biases, not with biases absorbed")
+    if isinstance(target, Target):
+        target = BiasedTarget.plain(target)
     mlp, D, heads = target.mlp, target.width, range(shape.heads)
     K = 0 if mlp is None else mlp.width
     if target.shape != shape or D > width or hidden < K:
         raise OutsideClass(
             f"this host serves {shape}, widths {width} and {hidden}; the target has {target.shape}, {D} and {K}"
         )
-    assert host.mlp is not None
-    if mlp is not None and mlp.activation != host.mlp.activation:
-        raise OutsideClass(f"this host has the activation {host.mlp.activation}, the target {mlp.activation}")
-    at, E, c = _places(shape, width, hidden), np.zeros((shape.d_in, host.m)), target.constant_vector()
+    if mlp is not None and mlp.activation != activation:
+        raise OutsideClass(f"this host has the activation {activation}, the target {mlp.activation}")
+    at, E, c = _places(shape, width, hidden), np.zeros((shape.d_in, m)), target.constant_vector()
 
     def hold(name: Any, values: Array) -> None:
         """The same values in each row of the host's input, zeros beyond them."""
@@ -149,3 +166,30 @@ def embed_gated_model(host: Universal, shape: Shape, width: int, hidden: int, ta
             hold(("constant", "out next", layer), mlp.part("W_out", layer) @ matrix)
         E[:, _following(at, shape, layer)] += np.multiply.outer(c, bias + lacking @ matrix)
     return E
+
+
+@lru_cache(maxsize=64)
+def family(name: str) -> Construction | None:
+    """The host that a name mlp-D-K or mlp-D-K-ACTIVATION stands for; None for other names."""
+    found = _NAME.fullmatch(name)
+    if found is None:
+        return None
+    width, hidden, activation = int(found[1]), int(found[2]), found[3] or "silu"
+    return Construction(
+        name,
+        f"gated MLPs: targets with MLPs and biases, widths up to {width} and {hidden}; inputs with X c = 1",
+        False,
+        Notion.FUNCTIONAL,
+        lambda shape: _places(shape, width, hidden).size,
+        lambda shape, m: gated_model_host(shape, width, hidden, activation, m, name),
+        Domain("every shape with a residual stream", stream=True),
+        streams=True,
+        targets="all untied",
+        embed=lambda shape, m, target: (embed_gated_model(shape, m, width, hidden, activation, target), None),
+        memory=lambda shape, m: 0,  # `multiplier` asks for it
+        inputs=CONSTANT,
+        models=lambda shape: Shape(
+            shape.heads, shape.layers // 3, shape.head_dim, shape.d_in, shape.d_out, residual=True
+        ),
+        page="docs/proofs/gated-mlp.md, Theorem C",
+    )

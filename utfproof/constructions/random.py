@@ -18,6 +18,8 @@ from utfproof.ground.notions import Notion
 from utfproof.ground.resources import require_memory
 from utfproof.shapes import Shape, matching_dimension, positive_integer, require_shape
 from utfproof.systems import Target, TiedTarget, TiedUniversal, Universal
+from utfproof.systems.biases import BiasedTarget
+from utfproof.systems.mlp import MLP
 
 
 def random_host(
@@ -92,6 +94,50 @@ def random_target(
         return weight_matrix(seed, tensor, rows, columns, law=law, dtype=dtype, layer=layer, head=head)
 
     return _drawn(shape, D, tied, draw)
+
+
+def random_model(
+    shape: Shape,
+    seed: int = 0,
+    *,
+    width: int,
+    hidden: int,
+    activation: str = "silu",
+    law: str = "uniform",
+    max_memory: int | None = None,
+) -> BiasedTarget:
+    """A target with gated MLPs of this width K and biases everywhere, drawn as `random_target` draws; float64. shape: with a
+    residual stream."""
+    D, K = positive_integer("width", width), positive_integer("hidden", hidden)
+    L, H, d = shape.layers, shape.heads, shape.head_dim
+    require_memory(32 * L * D * (4 * H * d + 3 * K), f"a target at {shape}, widths {D} and {K},", max_memory)
+    streams = iter(range(H, H + 64))  # one behind the heads' for each tensor
+
+    def draw(rows: int, columns: int, *, lead: tuple[int, ...] = (L,)) -> np.ndarray:
+        stream = next(streams)
+        matrices = [
+            weight_matrix(seed, "W_V", rows, columns, law=law, layer=layer, head=stream)
+            for layer in range(lead[0] if lead else 1)
+        ]
+        return np.stack(matrices) if lead else matrices[0]
+
+    mlp = MLP(
+        activation,
+        W_in=draw(D, K),
+        W_out=draw(K, D),
+        W_gate=draw(D, K),
+        b_in=draw(1, K)[:, 0],
+        b_gate=draw(1, K)[:, 0],
+        b_out=draw(1, D)[:, 0],
+    )
+    plain = random_target(shape, seed, width=D, law=law)
+    W_E = draw(shape.d_in, D, lead=())
+    W_U = draw(D, shape.d_out, lead=())
+    biases = {name: draw(H, d) for name in ("b_Q", "b_K", "b_V")}
+    return BiasedTarget(
+        shape, plain.W_Q, plain.W_K, plain.W_V, plain.W_O, W_E, W_U, **biases,
+        b_O=draw(1, D)[:, 0], b_E=draw(1, D, lead=())[0], b_U=draw(1, shape.d_out, lead=())[0], mlp=mlp,
+    )  # fmt: skip
 
 
 def integer_target(shape: Shape, seed: int = 0, *, tied: bool = False, bound: int = 2) -> Target:

@@ -19,6 +19,8 @@ from utfproof.shapes import Shape, positive_integer, require_plain, require_shap
 from utfproof.systems import SharedAttentionUniversal, Target, Universal
 
 MOST_COUNTED = 2**14
+CONSTANT = "inputs whose rows sum to 1, such as one-hot tokens"
+"""Where hosts with gated MLPs serve their targets."""
 Forms = tuple[list[list[Array]], list[list[Array]]]
 """What queries and keys are of a target's stream: matrices [D, k <= d] by layer and head."""
 
@@ -92,8 +94,9 @@ class Construction:
     What is known of it: `permutation`, R_all is one at every shape (with a residual stream the columns of tied targets are
     different unit vectors); `rebuilt`, a checker has its matrices by name; `identity`, a checker follows its embedding.
     `shared`: its attention comes from outside. `counted`: its blocks are numbered by how often letters occur. `inputs`: the
-    inputs it serves its targets on, where these are not all real ones; such a host has MLPs, and no R_all. `page`: its proof,
-    where no certificate names it.
+    inputs it serves its targets on, where these are not all real ones; such a host has MLPs, and no R_all. `models`: it
+    serves targets with MLPs and biases; of the host's own shape, the targets'. `page`: its proof, where no certificate names
+    it.
     """
 
     name: str
@@ -117,12 +120,17 @@ class Construction:
     shared: SharedAttention | None = None
     counted: bool = False
     inputs: str = ""
+    models: Callable[[Shape], Shape] | None = None
     page: str = "docs/proofs"
 
     def serves_untied(self, shape: Shape) -> bool:
         """Whether untied targets are within reach: not for hosts made for tied ones, nor, with a residual stream from L = 2 on,
         for tied hosts, where the words (0, h) and (h, 0) cannot be told apart."""
         return self.targets != "all tied" and not (self.tied and shape.residual and shape.layers > 1)
+
+    def target_shape(self, shape: Shape) -> Shape:
+        """The targets' shape at a host of this shape."""
+        return shape if self.models is None else self.models(shape)
 
     @property
     def is_host(self) -> bool:

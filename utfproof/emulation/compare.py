@@ -27,6 +27,7 @@ from utfproof.ground.resources import require_memory
 from utfproof.matching import Embedder, Embedding
 from utfproof.shapes import Shape
 from utfproof.systems import Target, Universal
+from utfproof.systems.biases import BiasedTarget
 
 Kernels = Sequence[tuple[str, AttentionKernel | Callable[[int], AttentionKernel]]]
 """Names and kernels; a function of the context length where the kernel depends on it (matrices from outside)."""
@@ -232,7 +233,7 @@ class CompareSetting:
 
 def compare(
     host: Universal,
-    targets: Sequence[Target] | Callable[[int], Target],
+    targets: Sequence[Target | BiasedTarget] | Callable[[int], Target | BiasedTarget],
     kernels: Kernels,
     contexts: Sequence[int],
     *,
@@ -315,7 +316,7 @@ def _equations(host: Universal, pair: _Pair) -> tuple[str | None, str | None]:
     prediction = pair.prediction
     if prediction is None:
         return "E is not finite", None
-    if pair.setting.precision != "float64":
+    if pair.setting.precision != "float64" and isinstance(pair.target, Target):
         whole = Engine(Embedder(host, max_memory=pair.engine.embedder.max_memory))
         prediction = Predictor(whole).of(pair.target, pair.E)
     gap = equation_gap(prediction)
@@ -328,7 +329,7 @@ def _notion(host: Universal) -> Notion:
     return Notion.ATTENTION_MATCHING if attention_matching(host) else Notion.MATCHING
 
 
-def _embedding(embedder: Embedder, target: Target, given: np.ndarray | None) -> Embedding:
+def _embedding(embedder: Embedder, target: Target | BiasedTarget, given: np.ndarray | None) -> Embedding:
     if given is None:
         return embedder.embed(target)
     expected = (embedder.host.shape.d_in, embedder.host.m)
@@ -344,7 +345,7 @@ class _Pair:
         self,
         engine: Engine,
         predictor: Predictor | None,
-        target: Target,
+        target: Target | BiasedTarget,
         embedding: Embedding,
         trial: int,
         seed: int,
@@ -357,7 +358,7 @@ class _Pair:
         self.model = changed(target, self.reference.array)
         self.prepared = engine.prepare(self.E)
         self.prediction = None
-        if predictor is not None and np.isfinite(self.E).all():
+        if predictor is not None and isinstance(target, Target) and np.isfinite(self.E).all():
             self.prediction = predictor.of(target, self.E)
 
     def runs(self, kernels: Kernels, contexts: Sequence[int]) -> Iterator[Comparison]:

@@ -18,6 +18,7 @@ from utfproof.errors import MalformedInput
 from utfproof.ground.results import Result
 from utfproof.shapes import Shape
 from utfproof.systems import Target, Universal
+from utfproof.systems.biases import BiasedTarget
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -58,7 +59,7 @@ class Emulation(Result):
 
 def emulate(
     host: Universal | str,
-    targets: Target | Shape,
+    targets: Target | BiasedTarget | Shape,
     *,
     embedding: np.ndarray | None = None,
     attention: Sequence[str] = ("softmax", "causal"),
@@ -78,12 +79,16 @@ def emulate(
 ) -> Emulation:
     """Find E for each target, run the host with E beside the target, and compare outputs with a bound on rounding.
 
-    host: a host, or the name of a construction, built at the targets' shape with m, seed, law and dtype. targets: one target,
-    or a shape, of which `trials` targets are drawn by target_law, width D and tied_targets. embedding: E [d_in, m] to run
-    instead of solving for it. attention: names of kernels; contexts: numbers of tokens n. tolerance: the largest relative
+    host: a host, or the name of a construction, built at the targets' shape with m, seed, law and dtype. targets: one target
+    (its biases carried by a constant coordinate), or a shape, of which `trials` targets are drawn by target_law, width D and
+    tied_targets. embedding: E [d_in, m] to run instead of solving for it. attention: names of kernels; contexts: numbers of
+    tokens n. tolerance: the largest relative
     error besides the bound. Raises MalformedInput for a kernel that the host cannot serve, CannotCarry for a target that it
     cannot, ResourceLimit before allocating.
     """
+    entry = CONSTRUCTIONS.get(host if isinstance(host, str) else host.construction)
+    if isinstance(targets, BiasedTarget) and targets.mlp is None and (entry is None or entry.models is None):
+        targets = targets.augmented()
     drawn, one = (targets, None) if isinstance(targets, Shape) else (targets.shape, targets)
     machine = host
     if isinstance(machine, str):
@@ -122,10 +127,16 @@ def tied_targets_only(host: Universal) -> bool:
 
 
 def drawn_targets(
-    targets: Target | Shape, seed: int, law: str, *, width: int | None, tied: bool, max_memory: int | None
-) -> Callable[[int], Target]:
+    targets: Target | BiasedTarget | Shape,
+    seed: int,
+    law: str,
+    *,
+    width: int | None,
+    tied: bool,
+    max_memory: int | None,
+) -> Callable[[int], Any]:
     """Target number n: always the given one, or of a shape the one that seed + n draws."""
-    if isinstance(targets, Target):
+    if not isinstance(targets, Shape):
         return lambda _: targets
     return lambda n: draw_target(targets, seed + n, law, width=width, tied=tied, max_memory=max_memory)
 

@@ -115,7 +115,8 @@ class Placement:
 
 
 _HOST_ARRAYS = ("R_Q", "R_K", "R_V", "U", "R_Vo")
-_TARGET_ARRAYS = ("W_Q", "W_K", "W_V", "W_O", "W_E", "W_U")
+_BIASES = ("b_Q", "b_K", "b_V", "b_O", "b_E", "b_U", "constant")
+_TARGET_ARRAYS = ("W_Q", "W_K", "W_V", "W_O", "W_E", "W_U", *_BIASES)
 
 
 def changed(system: Any, change: Callable[[Any], Any]) -> Any:

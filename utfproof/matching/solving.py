@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from utfproof.constructions import CONSTRUCTIONS, build_host
-from utfproof.errors import MalformedInput
+from utfproof.constructions import CONSTRUCTIONS, host_of_shape
+from utfproof.errors import MalformedInput, OutsideClass
 from utfproof.exact import rational
 from utfproof.ground.arrays import Array, is_exact, is_torch, to_numpy, zeros
 from utfproof.ground.notions import Notion
@@ -26,22 +26,30 @@ from utfproof.matching.floats import (
 )
 from utfproof.shapes import Shape, matching_dimension, tied_targets_dimension
 from utfproof.systems import Target, Universal, same_parameters
+from utfproof.systems.biases import BiasedTarget
 
 
-def require_same_class(host: Universal, target: Target) -> None:
+def require_same_class(host: Universal, target: Target | BiasedTarget) -> None:
     """MalformedInput naming the first dimension in which host and target differ."""
-    if not isinstance(target, Target):
+    entry = CONSTRUCTIONS.get(host.construction)
+    served = host.shape if entry is None else entry.target_shape(host.shape)
+    if isinstance(target, BiasedTarget):
+        if entry is None or entry.models is None:
+            raise OutsideClass(
+                "this target has MLPs or biases; a host such as mlp-8-16 serves it, where 8 and 16 are widths"
+            )
+    elif not isinstance(target, Target):
         raise MalformedInput(f"the host comes first, then the target; got a {type(target).__name__} as the target")
     for field in ("heads", "layers", "head_dim", "d_in", "d_out"):
-        ours, theirs = getattr(host.shape, field), getattr(target.shape, field)
+        ours, theirs = getattr(served, field), getattr(target.shape, field)
         if ours != theirs:
             raise MalformedInput(f"host and target differ in {field}: host {ours}, target {theirs}")
-    if host.shape.residual != target.shape.residual:
-        which = "host" if host.shape.residual else "target"
+    if served.residual != target.shape.residual:
+        which = "host" if served.residual else "target"
         raise MalformedInput(f"only the {which} has a residual stream; give both one, or neither (--residual)")
 
 
-def embed(host: Universal, target: Target, *, max_memory: int | None = None) -> Embedding:
+def embed(host: Universal, target: Target | BiasedTarget, *, max_memory: int | None = None) -> Embedding:
     """The embedding E [d_in, m] under which the host acts as the target, for every n and X; see `Embedder`."""
     return Embedder(host, max_memory=max_memory).embed(target)
 
@@ -93,7 +101,7 @@ class Embedder:
         dense = matrix.to_dense(np.float64) if isinstance(matrix, SelectionMatrix) else _float64(matrix)
         return FloatSolver(dense, self.host.shape)
 
-    def embed(self, target: Target) -> Embedding:
+    def embed(self, target: Target | BiasedTarget) -> Embedding:
         """E [d_in, m] for this target.
 
         Raises CannotCarry with rank and misfit when R_all is deficient and this target is out of reach, OutsideClass and
@@ -105,10 +113,12 @@ class Embedder:
         M = 0 if host.mlp is not None else matching_dimension(shape)
         require_memory(8 * shape.d_in * (3 * m + 2 * M), f"an embedding at {shape}, m = {m},", self.max_memory)
         if self.formula is not None:
-            E, condition = self.formula(shape, m, widened(target))
+            formula: Any = self.formula
+            E, condition = formula(target.shape, m, widened(target) if isinstance(target, Target) else target)
             _require_finite("E", E)
             assert self.notion is not None
             return Embedding(E, self.notion, "formula", condition=condition)
+        assert isinstance(target, Target)
         right = w_all(target)
         _require_finite("W_all", right)
         if self.stream_formula is not None and (target.tied or not host.tied or shape.layers == 1):
@@ -150,7 +160,7 @@ def _require_finite(name: str, array: Array) -> None:
 
 def _require_genuine(host: Universal) -> None:
     """MalformedInput unless the host's matrices are those of the construction whose name it carries."""
-    genuine = build_host(host.construction, host.shape, host.m)
+    genuine = host_of_shape(host.construction, host.shape, host.m)
     if not isinstance(host.U, SelectionMatrix) or not same_parameters(host, genuine):
         raise MalformedInput(
             f"this host carries the name {host.construction} but its matrices differ; "

@@ -112,6 +112,16 @@ class BiasedTarget:
             if array is not None and tuple(array.shape) != expected:
                 raise MalformedInput(f"{name} has shape {list(array.shape)}, expected {list(expected)}")
 
+    @classmethod
+    def plain(cls, target: Target) -> BiasedTarget:
+        """A target without biases and MLPs, its weights by layer."""
+
+        def grid(array: Array) -> Array:
+            return np.broadcast_to(to_numpy(array), (target.shape.layers, *array.shape[-3:]))
+
+        W_Q, W_K, W_V, W_O = (grid(w) for w in (target.W_Q, target.W_K, target.W_V, target.W_O))
+        return cls(target.shape, W_Q, W_K, W_V, W_O, target.W_E, target.W_U)
+
     @property
     def width(self) -> int:
         """D, the width of the stream."""

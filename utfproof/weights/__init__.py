@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from utfproof.constructions import CONSTRUCTIONS, build_host
+from utfproof.constructions import CONSTRUCTIONS, host_of_shape
 from utfproof.errors import MalformedFile, MalformedInput
 from utfproof.ground.arrays import one_line
 from utfproof.shapes import Shape, decimal, matching_dimension, positive_integer
@@ -22,6 +22,7 @@ from utfproof.systems import (
     dense,
     same_parameters,
 )
+from utfproof.systems.biases import BiasedTarget
 from utfproof.systems.mlp import MLP, MULTIPLYING
 
 # --- what a file holds -------------------------------------------------------------------------------------
@@ -110,15 +111,16 @@ def stored_layers(file: TensorFile, name: str, tied: bool, layers: int | None) -
 
 def read_target(
     path: Path | str, *, layers: int | None = None, residual: bool | None = None, max_memory: int | None = None
-) -> Target:
-    """A target from W_Q, W_K, W_V, W_O and, where the width differs from d_in or d_out, W_E and W_U; float64.
+) -> Target | BiasedTarget:
+    """A target from W_Q, W_K, W_V, W_O and, where the width differs from d_in or d_out, W_E and W_U; float64. With MLPs
+    (`mlp.silu.W_in`, ...) or biases (b_Q, ...; constant: c with X c = 1) it is a BiasedTarget.
 
     `layers` is needed for tied targets whose metadata does not say it; `residual` says whether there is a residual stream
     where the metadata does not (none by default).
     """
     file = read_tensors(path, max_memory=max_memory)
     system = known_system(file, ("target", "looped-target"))
-    require_tensors(file, {"W_Q", "W_K", "W_V", "W_O"}, {"W_E", "W_U"})
+    require_tensors(file, {"W_Q", "W_K", "W_V", "W_O"}, {"W_E", "W_U", *_BIASES, *_MLP_TENSORS})
     tied = tied_by_rank(file, "W_Q", system)
     arrays = floats(file, max_memory)
     H, D, d = arrays["W_Q"].shape[-3:]
@@ -129,6 +131,11 @@ def read_target(
     d_out = arrays["W_U"].shape[1] if "W_U" in arrays else D
     try:
         shape = Shape(H, stored_layers(file, "W_Q", tied, layers), d, d_in, d_out, residual=_streaming(file, residual))
+        if arrays.keys() & {*_BIASES, *_MLP_TENSORS}:
+            if tied:
+                raise MalformedInput("targets with MLPs or biases have weights for each layer: W_Q [L, H, D, d]")
+            plain = {name: array for name, array in arrays.items() if not name.startswith("mlp.")}
+            return BiasedTarget(shape, **plain, mlp=_stored_mlp(arrays))
         return (TiedTarget if tied else Target)(shape, **arrays)
     except MalformedFile:
         raise
@@ -155,6 +162,7 @@ def _stored_mlp(tensors: dict[str, Any]) -> MLP | None:
     return MLP(activations.pop(), **named)
 
 
+_BIASES = ("b_Q", "b_K", "b_V", "b_O", "b_E", "b_U", "constant")
 _MLP_TENSORS = {
     _mlp_name(g, name) for g in MULTIPLYING for name in ("W_in", "W_out", "W_gate", "b_in", "b_gate", "b_out")
 }
@@ -188,7 +196,9 @@ def host_shape(
     d_out = file.tensors["U"].shape[1]
     stored = _stored_integer(file, "d_in")
     try:
-        width, streaming = d_in if d_in is not None else stored or d_out, _streaming(file, residual)
+        width = d_in if d_in is not None else stored or d_out
+        # MLPs come with a residual stream of the host's own, whatever its targets have
+        streaming = _streaming(file, None if any(name.startswith("mlp.") for name in file.tensors) else residual)
         shape = Shape(H, stored_layers(file, "R_Q", tied, layers), d, width, d_out, residual=streaming)
         _host(file.tensors, shape, m, tied)
     except MalformedFile:
@@ -303,7 +313,7 @@ def read_host(
     built_for = _stored_integer(file, "d_in") or shape.d_in
     if built_for != shape.d_in:
         shape = Shape(shape.heads, shape.layers, shape.head_dim, built_for, shape.d_out, residual=shape.residual)
-    named = build_host(name, shape, m, max_memory=max_memory)
+    named = host_of_shape(name, shape, m, max_memory=max_memory)
     if not same_parameters(named, replace(found, shape=shape)):
         raise file.refuse(
             f"metadata says construction {name!r} but the weights differ from it; "
@@ -382,21 +392,24 @@ def write_host(
 
 
 def write_target(
-    path: Path | str, target: Target, *, dtype: str = "float64", metadata: dict[str, str] | None = None
+    path: Path | str, target: Target | BiasedTarget, *, dtype: str = "float64", metadata: dict[str, str] | None = None
 ) -> None:
-    """A target as W_Q, W_K, W_V, W_O and, where it has them, W_E and W_U. MalformedInput for a target with absorbed biases,
-    whose values have another width than its queries."""
+    """A target as W_Q, W_K, W_V, W_O and, where it has them, W_E, W_U, biases and MLPs. MalformedInput for a target with
+    absorbed biases, whose values have another width than its queries."""
     if isinstance(target, AugmentedTarget):
         raise MalformedInput("a target with absorbed biases is not written: its rank d + 1 is outside the class")
     facts = {
-        "system": "looped-target" if target.tied else "target",
+        "system": "looped-target" if isinstance(target, Target) and target.tied else "target",
         "layers": str(target.shape.layers),
         **stream_metadata(target.shape),
         **(metadata or {}),
     }
     names = ("W_Q", "W_K", "W_V", "W_O", "W_E", "W_U")
-    tensors = {name: _whole(getattr(target, name)) for name in names if getattr(target, name) is not None}
-    write_tensors(path, tensors, facts, dtype)
+    arrays = {name: getattr(target, name, None) for name in (*names, *_BIASES)}
+    mlp = getattr(target, "mlp", None)
+    if mlp is not None:
+        arrays |= {_mlp_name(mlp.activation, name): array for name, array in mlp.arrays.items()}
+    write_tensors(path, {name: _whole(array) for name, array in arrays.items() if array is not None}, facts, dtype)
 
 
 def write_embedding(path: Path | str, E: np.ndarray, metadata: dict[str, str] | None = None) -> None:

@@ -1,5 +1,5 @@
-"""Exact linear algebra modulo an odd prime below 2^27, on float64 or float32 matrix products (NumPy; float64 also
-by torch on any device).
+"""Exact linear algebra modulo an odd prime below 2^27, on float64 or float32 matrix products (NumPy, or torch on any
+device; int8 products on CUDA).
 
 `residues` turns weights into residues without rounding; `rank`, `rank_profile`, `inverse` and `nullspace` work on
 matrices of residues. Why nothing is ever rounded is argued in `field`; how elimination proceeds, in `elimination`.
@@ -17,6 +17,7 @@ from utfproof.exact.gfp.field import (
 )
 from utfproof.exact.gfp.functions import (
     RankProfile,
+    full_rank_prime,
     inverse,
     nullspace,
     rank,
@@ -34,6 +35,7 @@ __all__ = [
     "centred",
     "check_prime",
     "dtype_for",
+    "full_rank_prime",
     "inverse",
     "multiply",
     "nullspace",

@@ -1,19 +1,20 @@
 """Rank, rank profiles, inverse and null space over GF(p).
 
 Matrices are float64 arrays or tensors of integers of size at most 2^52 - 2^31, taken modulo p, or for small primes float32
-arrays of integers of size at most 2^23 - 2^7. Results are of the same kind, on the same device, with centred residues.
+ones of integers of size at most 2^23 - 2^7. Results are of the same kind, on the same device, with centred residues.
 All raise MalformedInput for a modulus that is no odd prime below 2^27, for other dtypes and for entries out of range.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from utfproof.errors import MalformedInput
 from utfproof.exact.gfp.elimination import Elimination
-from utfproof.exact.gfp.field import LIMITS, centred, check_prime
+from utfproof.exact.gfp.field import LIMITS, SMALL_PRIMES, centred, check_prime
 from utfproof.exact.gfp.kernels import kernels_for
 from utfproof.ground.arrays import is_torch
 from utfproof.ground.progress import LARGE, stage
@@ -33,7 +34,7 @@ def _checked(matrix: Any, p: int, *, square: bool = False) -> int:
         raise MalformedInput(f"matrix must be square, got shape {tuple(matrix.shape)}")
     # NaN fails both comparisons
     limit, bound = LIMITS["float32"], "2^23 - 2^7"
-    if str(matrix.dtype) != "float32":
+    if not str(matrix.dtype).endswith("float32"):
         limit, bound = LIMITS["float64"], "2^52 - 2^31"
     if 0 not in matrix.shape and not (float(matrix.min()) >= -limit and float(matrix.max()) <= limit):
         raise MalformedInput(f"matrix holds entries that are not finite or beyond {bound}; reduce them first")
@@ -55,6 +56,22 @@ def rank(matrix: Any, p: int, *, overwrite: bool = False) -> int:
     # wide rather than tall: columns behind the last pivot are then never touched
     wide = matrix if overwrite or matrix.shape[0] <= matrix.shape[1] else matrix.T
     return _eliminate(wide, p, factors=False, overwrite=overwrite).rank
+
+
+def full_rank_prime(modulo: Callable[[int], Any]) -> int | None:
+    """The first of `SMALL_PRIMES` modulo which a matrix has full rank, which proves that it has; None where none shows it.
+
+    modulo: prime -> residues [m, n], which may be destroyed. A random matrix of full rank loses two from its rank modulo p
+    with probability about p^-4, so a rank below full by two ends the search.
+    """
+    for p in SMALL_PRIMES:
+        matrix = modulo(p)
+        missing = min(matrix.shape) - rank(matrix, p, overwrite=True)
+        if not missing:
+            return p
+        if missing > 1:
+            break
+    return None
 
 
 def rank_profile(matrix: Any, p: int) -> RankProfile:

@@ -61,16 +61,15 @@ class Kernels(ABC):
 
 
 def kernels_for(array: Any, p: int) -> NumpyKernels | TorchKernels:
-    """The kernels that fit an array; MalformedInput unless it is a two-dimensional array of float64, or for small primes of
-    float32, or a float64 tensor."""
-    dtype = str(array.dtype)
-    short = dtype == "float32" and field.block_length(p, dtype) >= 1
-    if array.ndim != 2 or not (short or dtype.removeprefix("torch.") == "float64"):
+    """The kernels that fit an array or tensor; MalformedInput unless it is two-dimensional, of float64 or for small primes of
+    float32."""
+    dtype = str(array.dtype).removeprefix("torch.")
+    if array.ndim != 2 or not (dtype == "float64" or (dtype == "float32" and field.block_length(p, dtype) >= 1)):
         raise MalformedInput(
             f"residues must be a float64 matrix (or float32, for small primes), got {array.dtype} of shape "
             f"{tuple(array.shape)}; convert with residues_of_floats or residues_of_integers"
         )
-    return TorchKernels(p, array.device) if is_torch(array) else NumpyKernels(p, dtype)
+    return TorchKernels(p, array.device, dtype) if is_torch(array) else NumpyKernels(p, dtype)
 
 
 class NumpyKernels(Kernels):
@@ -184,14 +183,20 @@ class NumpyKernels(Kernels):
 
 
 class TorchKernels(Kernels):
-    """Residues modulo p in torch tensors on one device; the same operations."""
+    """Residues modulo p in torch tensors on one device; the same operations.
 
-    def __init__(self, p: int, device: Any) -> None:
+    On CUDA, float32 residues modulo primes below 2^8 are multiplied as int8: tensor cores add the products in int32, and
+    `block_length` keeps the sums exact in float32.
+    """
+
+    def __init__(self, p: int, device: Any, dtype: str = "float64") -> None:
         self.p = p
-        self.length = field.block_length(p)
+        self.length = field.block_length(p, dtype)
         self._torch = sys.modules["torch"]
-        self._device = device
-        self._scratch = self._torch.empty(0, dtype=self._torch.float64, device=device)
+        self._device = self._torch.device(device)
+        self._dtype = getattr(self._torch, dtype)
+        self._scratch = self._torch.empty(0, dtype=self._dtype, device=device)
+        self.int8 = dtype == "float32" and p < 2**8 and self._device.type == "cuda"
 
     def residues(self, array: Any) -> Any:
         """A new contiguous tensor of residues of exact integers."""
@@ -212,7 +217,7 @@ class TorchKernels(Kernels):
 
     def zeros(self, rows: int, columns: int) -> Any:
         """A zero matrix."""
-        return self._torch.zeros((rows, columns), dtype=self._torch.float64, device=self._device)
+        return self._torch.zeros((rows, columns), dtype=self._dtype, device=self._device)
 
     def host(self, array: Any) -> np.ndarray:
         """A C-contiguous copy in main memory."""
@@ -224,13 +229,27 @@ class TorchKernels(Kernels):
 
     def _subtract(self, c: Any, a: Any, b: Any) -> None:
         """c -= a b, not reduced."""
-        if c.numel():
+        if c.numel() and self.int8:
+            c.sub_(self._by_bytes(a, b))
+        elif c.numel():
             c.addmm_(a, b, alpha=-1)
+
+    def _by_bytes(self, a: Any, b: Any) -> Any:
+        """a b in int32. Both are padded with zeros to whole multiples of 8, and to 24 rows, as cuBLAS asks."""
+        (rows, inner), columns = a.shape, b.shape[1]
+
+        def padded(x: Any, height: int, width: int) -> Any:
+            out = self._torch.zeros((height, width), dtype=self._torch.int8, device=self._device)
+            out[: x.shape[0], : x.shape[1]] = x
+            return out
+
+        tall, deep, wide = max(24, -(-rows // 8) * 8), -(-inner // 8) * 8, -(-columns // 8) * 8
+        return self._torch._int_mm(padded(a, tall, deep), padded(b, deep, wide))[:rows, :columns]
 
     def product(self, a: Any, b: Any) -> Any:
         """a b modulo p, a new tensor."""
         if a.shape[1] <= self.length:
-            out = a @ b
+            out = self._by_bytes(a, b).to(self._dtype) if self.int8 and a.numel() and b.numel() else a @ b
             self.reduce(out)
             return out
         out = self.zeros(a.shape[0], b.shape[1])

@@ -23,7 +23,7 @@ def multiply(a: Any, b: Any, p: int) -> Any:
 class ResidueMatrix:
     """A matrix over GF(p) drawn when it is first needed, for `matching.r_all`: supports @, hstack and materialise.
 
-    Its arrays are NumPy arrays or torch tensors (float64, any device); all matrices of one computation are of one kind.
+    Its arrays are NumPy arrays or torch tensors (any device); all matrices of one computation are of one kind.
     """
 
     def __init__(self, shape: tuple[int, int], p: int, draw: Callable[[], Any]) -> None:
@@ -36,18 +36,6 @@ class ResidueMatrix:
         """Wrap centred residues."""
         rows, columns = array.shape
         return cls((rows, columns), p, lambda: array)
-
-    def on(self, device: str | None) -> ResidueMatrix:
-        """The same matrix as a torch tensor on a device (None: as it is), moved there whenever it is drawn."""
-        if device is None:
-            return self
-
-        def moved() -> Any:
-            import torch
-
-            return torch.as_tensor(self._draw(), dtype=torch.float64, device=device)
-
-        return ResidueMatrix(self.shape, self.p, moved)
 
     @property
     def array(self) -> Any:
