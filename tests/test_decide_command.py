@@ -36,7 +36,7 @@ def nearest_squared(matrix, column):
 
 def refuted(decide, path, *options, named=True):
     """The document of a refutation, after all that it promises is checked against definitions."""
-    code, document = decide(path, "--visible", "v.safetensors", *options)
+    code, document = decide(path, *options)
     assert code == 1
     assert document["verdict"] == "not universal by matching"
     assert "not universal by attention-matching or functionally" in document["does_not_imply"]
@@ -62,11 +62,6 @@ def refuted(decide, path, *options, named=True):
         z = dict(json.loads(Path("c.json").read_text())["evidence"].get("z", []))
         if len(z) and len(matrix.T) - rational.rank(matrix) == 1:
             assert bound == nearest  # one kernel vector, up to scale: the bound is the distance
-    shown = weights.read_target("v.safetensors")
-    assert document["visible_miss"]["output_error"] > 1e-2
-    assert all(shown.W_Q[layer, h].any() for layer in range(shown.shape.layers) for h in range(shown.shape.heads))
-    joined = np.concatenate([matrix, exact(naive_w_all(shown))])
-    assert rational.rank(joined) > rational.rank(matrix)
     return document
 
 
@@ -75,12 +70,10 @@ def test_source_constructions(decide, tmp_path, name):
     host = build_host(name, Shape(2, 2, 1, 2))
     weights.write_host(tmp_path / "h.safetensors", host, dtype="float64" if name.startswith("random") else "int8")
     code, document = decide("h.safetensors")
-    assert (code, document["verdict"], document["rounding"]) == (0, "universal by matching", None)
+    assert (code, document["verdict"]) == (0, "universal by matching")
     assert "functionally as well" in document["implies"]
     assert "missed" not in document
     assert not list(tmp_path.glob("*.target.safetensors"))
-    if not name.startswith("random"):
-        assert document["condition"] == 1
 
 
 @pytest.mark.parametrize(
@@ -124,8 +117,7 @@ def test_source_pytorch_modules(decide, dtype):
     torch = pytest.importorskip("torch")
     path = save_torch(torch_host(2, 2, 1, 20, 2, getattr(torch, dtype)), "h.safetensors")
     code, document = decide(path)
-    assert (code, document["verdict"], document["rounding"]) == (0, "universal by matching", None)
-    assert document["errors"]["float64"]["pass_estimate"] < 1e-6
+    assert (code, document["verdict"]) == (0, "universal by matching")
     path = save_torch(torch_host(2, 2, 1, 19, 2, getattr(torch, dtype)), "n.safetensors")
     document = refuted(decide, path)
     assert "m = 19 is below M = 20" in document["reason"]
@@ -135,19 +127,17 @@ def test_source_pytorch_modules(decide, dtype):
 @pytest.mark.full
 @pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
 def test_source_factored_heads(decide, tmp_path, dtype):
-    """Exact factors decide; their product rounded is of full rank by rounding only, and the verdict says so beside it."""
+    """Exact factors decide; their product rounded is of full rank by rounding only."""
     torch = pytest.importorskip("torch")
     shape, m, rng = Shape(2, 2, 2, 3), 36, np.random.default_rng(0)
     tensors = random_tensors(rng, shape, m, inner=2)
     kind = getattr(torch, dtype)
     parts = {n: torch.from_numpy(rng.normal(size=tensors[n].shape)).to(kind) for n in ("R_Vv", "R_Vo")}
     rest = {n: torch.from_numpy(tensors[n]).to(kind) for n in ("R_Q", "R_K", "U")}
-    document = refuted(decide, save_torch(rest | parts, "f.safetensors"))
-    assert document["numerical_rank"] == 12
+    refuted(decide, save_torch(rest | parts, "f.safetensors"))
     product = parts["R_Vv"] @ parts["R_Vo"]
     code, document = decide(save_torch(rest | {"R_V": product}, "p.safetensors"))
     assert (code, document["verdict"]) == (0, "universal by matching")
-    assert document["rounding"] == {"format": dtype, "ranks": [[2, 2], [2, 2]], "rank_bound": 12}
     assert run(["decide", "p.safetensors", "-o", "c.json"]) == 0
 
 
@@ -210,11 +200,9 @@ def test_a_row_too_few_when_large_names_a_target_without_a_distance(decide, tmp_
             ["--notion", "attention-matching", "--target", "t.safetensors"],
             "--target is about matching; leave out --notion",
         ),
-        (["--visible", "v.safetensors", "--tied-targets"], "leave out --tied-targets"),
         (["--target", "no/t.safetensors"], "folder no does not exist"),
         (["--target", "h.safetensors"], "would overwrite an input"),
-        (["--target", "v.safetensors", "--visible", "./v.safetensors"], "give each output a file of its own"),
-        (["--visible", "c.json"], "give each output a file of its own"),
+        (["--target", "c.json"], "give each output a file of its own"),
         (["--layers", "3"], "has 2 layers, 3 were said"),
     ],
 )
@@ -228,7 +216,7 @@ def test_bad_options_get_one_line_and_nothing_is_written(decide, tmp_path, optio
     assert {p.name for p in tmp_path.iterdir()} == {"h.safetensors"}
 
 
-def test_integers_beyond_float64_are_decided_without_a_margin(decide):
+def test_integers_beyond_float64_are_decided_exactly(decide):
     from safetensors.numpy import save_file
 
     tensors = random_tensors(np.random.default_rng(1), Shape(2, 1, 1, 2), 8)
@@ -237,11 +225,10 @@ def test_integers_beyond_float64_are_decided_without_a_margin(decide):
     save_file(tensors, "h.safetensors")
     code, document = decide("h.safetensors")
     assert code == 0
-    assert "condition" not in document
     tensors["R_K"] = tensors["R_Q"]
     save_file(tensors, "h.safetensors")
-    code, document = decide("h.safetensors", "--visible", "v.safetensors")
-    assert (code, "visible_miss" in document) == (1, False)
+    code, document = decide("h.safetensors")
+    assert (code, document["verdict"]) == (1, "not universal by matching")
 
 
 def test_tied_targets_are_asked_of_their_own_module(decide, tmp_path, monkeypatch):

@@ -196,7 +196,6 @@ WRITES = {
     "certify": ["certify", "tied", *SMALL, "-o", "OUT"],
     "decide": ["decide", "host.safetensors", "-o", "OUT"],
     "decide --target": ["decide", "host.safetensors", "-o", "c.json", "--target", "OUT"],
-    "decide --visible": ["decide", "host.safetensors", "-o", "c.json", "--visible", "OUT"],
     "refute-lower": ["refute-lower", "host.safetensors", "-o", "OUT"],
     "refute-lower --target": ["refute-lower", "host.safetensors", "-o", "c.json", "--target", "OUT"],
     "build": ["build", "tied", *SMALL, "-o", "OUT"],

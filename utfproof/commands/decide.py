@@ -31,9 +31,6 @@ def decide(
     target: Annotated[
         Path | None, written("Counterexample to write, a target (default: beside the certificate).")
     ] = None,
-    visible: Annotated[
-        Path | None, written("Also write a counterexample whose difference shows through softmax.")
-    ] = None,
     witness: Annotated[
         bool, option("Evidence that is faster to check (a sidecar).", "--witness", advanced=True)
     ] = False,
@@ -49,26 +46,19 @@ def decide(
 
     require_json(output)
     beside = target or output.with_name(output.stem + ".target.safetensors")
-    _require_options(weights, output, beside, target, visible, notion, tied_targets)
+    _require_options(weights, beside, target, notion, tied_targets)
     stored: dict[str, Any] = {"layers": layers, "d_in": d_in, "residual": residual}
     how: dict[str, Any] = {"tied_targets": tied_targets, "witness": witness, "device": device, "max_memory": max_memory}
-    found = decide(weights, notion=notion, **stored, **how, visible=visible is not None)
-    found = write(found, output, beside, visible)
+    found = write(decide(weights, notion=notion, **stored, **how), output, beside)
     if target is None and found.certificate is not None and found.target is None:
         options.remove_earlier_target(beside)
     return Outcome(found.document(), f"decide {weights}", found.rows(), found.decision.verdict.exit_code)
 
 
-def _require_options(
-    weights: Path, output: Path, beside: Path, target: Path | None, visible: Path | None, notion: str, tied: bool
-) -> None:
+def _require_options(weights: Path, beside: Path, target: Path | None, notion: str, tied: bool) -> None:
     """MalformedInput, before any work, for options that exclude one another and files that would overwrite one another."""
-    about_matching = {"--tied-targets": tied, "--target": target, "--visible": visible}
+    about_matching = {"--tied-targets": tied, "--target": target}
     if notion != "matching" and (said := [name for name, value in about_matching.items() if value]):
         raise MalformedInput(f"{said[0]} is about matching; leave out --notion")
-    if tied and visible:
-        raise MalformedInput("--visible is for untied targets; leave out --tied-targets")
     require_writable(beside)
     options.require_distinct(beside, weights)
-    if beside.resolve() in {path.resolve() for path in (output, visible) if path is not None}:
-        raise MalformedInput(f"certificate and targets need different names, got {beside} twice")

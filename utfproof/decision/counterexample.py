@@ -1,5 +1,4 @@
-"""Counterexamples: targets that a host cannot match. The isolating target of a column, how far every E stays from it, and a
-version of it whose difference shows through softmax.
+"""Counterexamples: targets that a host cannot match, and how far every E stays from them.
 
 Where z != 0 has R_all z = 0 and z_c != 0, every E misses the isolating target of column c by |z_c| / |z| or more in the
 Frobenius norm of E R_all - W_all (decision theorem); with a residual stream no target isolates a column, and the one routed
@@ -16,27 +15,21 @@ from typing import Any
 
 import numpy as np
 
-from utfproof.attention import AttentionKernel, SoftmaxAttention
 from utfproof.certificates.residual import missed_distance, refuted_column
 from utfproof.certificates.sources import StoredWeights
 from utfproof.certificates.structure import find_relation
 from utfproof.decision.verdict import HostDecision
-from utfproof.emulation.compare import random_input, relative_error
-from utfproof.emulation.engines import run_memory
-from utfproof.errors import ResourceLimit, Undecided
+from utfproof.errors import ResourceLimit
 from utfproof.exact import gfp
 from utfproof.ground.arrays import one_line
-from utfproof.ground.generator import integer_matrix
 from utfproof.ground.resources import require_memory
-from utfproof.ground.selection import SelectionMatrix
-from utfproof.matching import distance_bound, isolating_target, r_all, w_all
-from utfproof.shapes import Column, Shape, column_at, column_groups, matching_dimension
-from utfproof.systems import Target, TiedTarget, Universal
+from utfproof.matching import distance_bound, isolating_target, w_all
+from utfproof.shapes import Column, Shape, column_at
+from utfproof.systems import Target, TiedTarget
 from utfproof.weights import StoredHost
 
 CHEAP_KERNEL_ENTRIES = 12_000
 """Largest R_all (entries) of m < M whose kernel vector is computed exactly whatever its rank, in about a second."""
-VISIBLE_SEEDS = 64
 
 
 @one_line
@@ -116,13 +109,8 @@ def tied_counterexample(host: StoredHost, decision: HostDecision) -> TiedCounter
         arrays[tensor][head, i, j] = stored_integer(value)
     target = TiedTarget(shape, **arrays)
     z = {int(i): stored_integer(v) for i, v in evidence["z"]}
-    missed = sum(x * x for x in _image(target, z))
-    return TiedCounterexample(target, Fraction(missed, sum(v * v for v in z.values())))
-
-
-def _image(target: Target, z: dict[int, int]) -> list[int]:
-    """W_all z, exactly. Where it is not zero, no E matches this target on a host with R_all z = 0."""
-    return [sum(row[i] * v for i, v in z.items()) for row in np.asarray(w_all(target), dtype=object)]
+    image = [sum(row[i] * v for i, v in z.items()) for row in np.asarray(w_all(target), dtype=object)]
+    return TiedCounterexample(target, Fraction(sum(x * x for x in image), sum(v * v for v in z.values())))
 
 
 def column_in_words(shape: Shape, column: int) -> str:
@@ -194,106 +182,3 @@ def written(number: int) -> str:
     from flint import fmpz
 
     return str(fmpz(number))
-
-
-# --- a difference that shows through softmax -----------------------------------------------------------------------
-
-
-def _small_integers(seed: int, tensor: str, rows: int, columns: int, layer: int, head: int) -> np.ndarray:
-    """Entries -2, -1, 1 or 2 from the seeded generator."""
-    drawn = integer_matrix(seed, tensor, rows, columns, law="uniform", layer=layer, head=head)
-    small: np.ndarray = np.array([-2, -1, 1, 2])[(drawn >> 8) % 4]
-    return small
-
-
-def visible_target(shape: Shape, column: int, seed: int = 0) -> Target:
-    """The isolating target of a column plus small integers from a seed in W_Q and W_K of every head; integer arrays.
-
-    For a Q or K column also in W_V and W_O of the head that reads and of all later layers: the isolating target's own
-    outputs are zero there, and no attention could be seen in them.
-    """
-    target = isolating_target(shape, column)
-    kind, word, _ = column_at(shape, column)
-    D, d = target.width, shape.head_dim
-
-    def grid(tensor: str, rows: int, columns: int) -> np.ndarray:
-        return np.stack(
-            [
-                np.stack([_small_integers(seed, tensor, rows, columns, layer, h) for h in range(shape.heads)])
-                for layer in range(shape.layers)
-            ]
-        )
-
-    W_V, W_O = target.W_V.copy(), target.W_O.copy()
-    if kind != "OV":
-        later = np.zeros((shape.layers, shape.heads), dtype=bool)
-        later[len(word) :] = True
-        later[len(word) - 1, word[-1] - shape.residual] = True
-        W_V[later], W_O[later] = grid("W_V", D, d)[later], grid("W_O", d, D)[later]
-    W_Q, W_K = target.W_Q + grid("W_Q", D, d), target.W_K + grid("W_K", D, d)
-    return Target(shape, W_Q, W_K, W_V, W_O, target.W_E, target.W_U)
-
-
-def visible_counterexample(found: Counterexample, seed: int = 0) -> tuple[Target, int]:
-    """The first visible target, counted from a seed, with outputs that are not all zero and that z refutes exactly (where
-    z is known), and its seed. Undecided if none of VISIBLE_SEEDS does."""
-    outputs = column_groups(found.shape)[-1].start
-    for candidate in range(seed, seed + VISIBLE_SEEDS):
-        target = visible_target(found.shape, found.column, candidate)
-        shows = np.asarray(w_all(target))[:, outputs:].any()
-        if shows and (found.z is None or any(_image(target, found.z))):
-            return target, candidate
-    raise Undecided(f"none of the seeds {seed} ... {seed + VISIBLE_SEEDS - 1} gives a target whose difference shows")
-
-
-class _Recording:
-    """A kernel that keeps the logits that it sees."""
-
-    def __init__(self, kernel: AttentionKernel) -> None:
-        self.kernel = kernel
-        self.logits: list[np.ndarray] = []
-
-    @property
-    def logits_only(self) -> bool:
-        return self.kernel.logits_only
-
-    def __call__(self, queries: Any, keys: Any, positions: Any, *, layer: int, head: int) -> Any:
-        self.logits.append(queries @ keys.swapaxes(-1, -2))
-        return self.kernel(queries, keys, positions, layer=layer, head=head)
-
-
-@one_line
-@dataclass(frozen=True)
-class MeasuredDifference:
-    """Host, with the E of least squares, and target run side by side in float64: max |difference| / max |target's|, of
-    outputs and of logits, over all heads; misfit: ||E R_all - W_all|| / ||W_all||."""
-
-    context: int
-    output_error: float
-    logit_error: float
-    misfit: float
-
-
-def measure_difference(
-    host: Universal, target: Target, *, context: int = 8, seed: int = 0, max_memory: int | None = None
-) -> MeasuredDifference:
-    """Run both on `context` tokens of the seeded generator through softmax. Another E may do better: this is a measurement
-    of one, no proof. ResourceLimit before allocating."""
-    M, m = matching_dimension(host.shape), host.m
-    require_memory(8 * (6 * m * M + m * host.shape.heads * M), f"least squares at {host.shape}, m = {m},", max_memory)
-    require_memory(run_memory(host, context), f"a context of {context} at m = {m}", max_memory)
-    matrix = r_all(host)
-    dense = matrix.to_dense(np.float64) if isinstance(matrix, SelectionMatrix) else np.asarray(matrix, np.float64)
-    right = np.asarray(w_all(target), dtype=np.float64)
-    E = np.linalg.lstsq(dense.T, right.T, rcond=None)[0].T
-    x = random_input(host.shape, context, seed)
-    kernels = _Recording(SoftmaxAttention()), _Recording(SoftmaxAttention())
-    ours, theirs = host.forward(x, E, kernels[0]), _as_float(target).forward(x, kernels[1])
-    logits = [np.stack(kernel.logits) for kernel in kernels]
-    misfit = float(np.linalg.norm(E @ dense - right) / np.linalg.norm(right))
-    return MeasuredDifference(context, relative_error(ours, theirs), relative_error(*logits), misfit)
-
-
-def _as_float(target: Target) -> Target:
-    arrays = (target.W_Q, target.W_K, target.W_V, target.W_O, target.W_E, target.W_U)
-    return Target(target.shape, *(None if a is None else np.asarray(a, dtype=np.float64) for a in arrays))

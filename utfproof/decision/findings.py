@@ -1,4 +1,4 @@
-"""Verdicts in words: what was decided and why, what it implies and what not, and the margin."""
+"""Verdicts in words: what was decided and why, what it implies and what not."""
 
 from __future__ import annotations
 
@@ -10,13 +10,11 @@ from utfproof.certificates.evidence import of_weights
 from utfproof.certificates.format import Certificate
 from utfproof.decision.counterexample import (
     Counterexample,
-    MeasuredDifference,
     TiedCounterexample,
     column_in_words,
     in_decimals,
     written,
 )
-from utfproof.decision.margin import Margin
 from utfproof.decision.verdict import HostDecision, HostVerdict
 from utfproof.ground.notions import Extent, Notion, Tying
 from utfproof.ground.results import Result
@@ -29,16 +27,13 @@ SELF_EVIDENT = ("recompute", "witness", "dimension")
 
 @dataclass(frozen=True, repr=False)
 class Findings(Result):
-    """All that is known about one host: the decision, and what was worked out beside it. visible: the counterexample with
-    generic queries and keys, whose difference shows through softmax. files: what was written, by what it holds."""
+    """All that is known about one host: the decision, and what was worked out beside it. files: what was written, by
+    what it holds."""
 
     stored: StoredHost
     decision: HostDecision
-    margin: Margin | str | None = None
     counterexample: Counterexample | None = None
     tied: TiedCounterexample | None = None
-    visible: Target | None = None
-    difference: MeasuredDifference | None = None
     files: dict[str, str] = field(default_factory=dict)
 
     @property
@@ -70,14 +65,6 @@ class Findings(Result):
         }
         if decision.verdict is HostVerdict.REFUTED:
             rows["counterexample"] = "; ".join(counterexample_lines(self))
-        if self.difference is not None:
-            rows["run side by side"] = difference_line(self.difference)
-        if self.margin is not None:
-            lines = margin_lines(self.margin, universal=decision.universal)
-            if isinstance(self.margin, Margin) and self.margin.rounded is not None:
-                rows["beside that"] = lines.pop(0)
-                rows["verdict"] += ", but full rank only through rounding: see below"
-            rows["margin"] = "; ".join(lines)
         for name, path in self.files.items():
             rows["written" if name == "certificate" else f"written ({name})"] = path
         return rows
@@ -102,9 +89,7 @@ class Findings(Result):
         if decision.verdict is HostVerdict.REFUTED and decision.targets.tying is Tying.UNTIED:
             found, file = self.counterexample, self.files.get("target")
             document["missed"] = None if found is None else {**found.document(), "file": file}
-        if self.difference is not None:
-            document["visible_miss"] = dict(vars(self.difference))
-        return document | (self.margin.document() if isinstance(self.margin, Margin) else {})
+        return document
 
 
 def verdict_in_words(decision: HostDecision) -> str:
@@ -125,7 +110,7 @@ _MEANINGS = {
     (Notion.MATCHING, HostVerdict.UNIVERSAL): (
         "for {every} some E makes queries, keys and outputs agree, so outputs agree for every n, X and attention kernel: "
         "universal by attention-matching and functionally as well",
-        "the precision it takes (see the margin), or other classes: other heads, layers and head dimensions, {stream}, "
+        "the precision it takes, or other classes: other heads, layers and head dimensions, {stream}, "
         "normalisation, MLPs",
     ),
     (Notion.MATCHING, HostVerdict.REFUTED): (
@@ -205,63 +190,3 @@ def _fraction(value: Fraction) -> str:
     if len(numerator) + len(denominator) > 60:
         return f"n/q, n of {len(numerator)} and q of {len(denominator)} digits"
     return f"{numerator}/{denominator}"
-
-
-def difference_line(found: MeasuredDifference) -> str:
-    """The measured difference of the visible target."""
-    return (
-        f"run through softmax on {found.context} tokens with the E of least squares, relative error of outputs "
-        f"{found.output_error:.3g}, of logits {found.logit_error:.3g} (measured for that E, no bound for others)"
-    )
-
-
-def _size(value: float) -> str:
-    return f"{value:.2g}" if value < 1 else "1 or more (no digit is promised)"
-
-
-def margin_lines(margin: Margin | str | None, *, universal: bool) -> list[str]:
-    """Rank and condition in float64, errors by number format, and whether the rank rests on rounding."""
-    if margin is None or isinstance(margin, str):
-        return [margin or "not computed"]
-    lines = []
-    if universal and margin.rounded is not None:
-        lines.append(rounding_line(margin))
-    elif universal and margin.rank < margin.columns:
-        lines.append(
-            f"numerical rank {margin.rank} of {margin.columns} in float64, kappa = {_kappa(margin)}: float64 arithmetic does "
-            "not see the full rank, and cannot use it"
-        )
-    if not universal:
-        return [f"numerical rank {margin.rank} of {margin.columns} in float64"]
-    lines.append(
-        f"numerical rank {margin.rank} of {margin.columns} in float64; with columns of length one sigma_min = "
-        f"{margin.sigma_min:.3g}, kappa = {_kappa(margin)}"
-    )
-    errors = margin.errors
-    if errors["float64"].embedding >= 1:
-        return [*lines, "no digit of queries, keys and outputs is promised in float64 or any shorter format"]
-    lines.append(
-        "rounding E alone, error of queries, keys and outputs relative to all of W_all at most u kappa (bound): "
-        + ", ".join(f"{name} {_size(error.embedding)}" for name, error in errors.items())
-    )
-    lines.append(
-        "a whole pass in that format, about (L+1) sqrt(m) u kappa (first-order estimate, no bound): "
-        + ", ".join(f"{name} {_size(error.forward)}" for name, error in errors.items())
-    )
-    return lines
-
-
-def _kappa(margin: Margin) -> str:
-    return f"{margin.condition:.3g}" if margin.condition != float("inf") else "beyond float64"
-
-
-def rounding_line(margin: Margin) -> str:
-    """For stored values of low rank up to rounding."""
-    assert margin.rounded is not None
-    ranks = sorted({r for row in margin.rounded.ranks for r in row})
-    said = f"rank {ranks[0]}" if len(ranks) == 1 else f"ranks {ranks[0]} to {ranks[-1]}"
-    return (
-        f"full rank only through rounding, kappa = {_kappa(margin)}: up to rounding to {margin.rounded.format} the stored R_V "
-        f"have {said}, which would leave rank R_all <= {margin.rounded.bound} of {margin.columns}; decide the factors "
-        "(R_Vv, R_Vo) where they exist"
-    )

@@ -9,23 +9,22 @@ from typing import Any
 
 import numpy as np
 
-from utfproof.decision.attention import decide_attention_matching
-from utfproof.decision.counterexample import (
-    counterexample,
-    measure_difference,
-    tied_counterexample,
-    visible_counterexample,
-)
+from utfproof.decision.counterexample import counterexample, tied_counterexample
 from utfproof.decision.findings import Findings
-from utfproof.decision.margin import Margin, margin_of
-from utfproof.decision.verdict import HostDecision, HostVerdict, decide_matching, decide_tied_targets
+from utfproof.decision.verdict import (
+    HostDecision,
+    HostVerdict,
+    decide_attention_matching,
+    decide_matching,
+    decide_tied_targets,
+)
 from utfproof.errors import MalformedInput, ResourceLimit
 from utfproof.ground.arrays import exact
 from utfproof.ground.files import together
 from utfproof.ground.notions import Notion
 from utfproof.shapes import require_words
-from utfproof.systems import Target, Universal
-from utfproof.weights import StoredHost, read_host, stored_host, write_target
+from utfproof.systems import Target
+from utfproof.weights import StoredHost, stored_host, write_target
 
 
 def decide(
@@ -36,7 +35,6 @@ def decide(
     layers: int | None = None,
     d_in: int | None = None,
     residual: bool | None = None,
-    visible: bool = False,
     witness: bool = False,
     device: str = "cpu",
     max_memory: int | None = None,
@@ -44,9 +42,8 @@ def decide(
     """Decide exactly whether the host in a .safetensors file (R_Q, R_K, R_V or R_Vv and R_Vo, U) is universal.
 
     notion: "matching" or "attention-matching", for all untied targets; tied_targets: for all weight-tied ones, by matching.
-    layers, d_in, residual: what the file's metadata do not say. visible: also find a counterexample whose difference shows
-    through softmax, and run it beside the host where float64 holds it. Raises MalformedInput for a file that is no host,
-    ResourceLimit before allocating.
+    layers, d_in, residual: what the file's metadata do not say. Raises MalformedInput for a file that is no host, ResourceLimit
+    before allocating.
     """
     notion = decidable(notion, tied_targets=tied_targets)
     stored = weights
@@ -54,16 +51,14 @@ def decide(
         stored = stored_host(stored, layers=layers, d_in=d_in, residual=residual, max_memory=max_memory)
     require_words(stored.shape)
     how: dict[str, Any] = {"tied_targets": tied_targets, "witness": witness, "device": device}
-    decision = verdict(stored, notion, **how, max_memory=max_memory)
-    if notion is Notion.ATTENTION_MATCHING:
-        return Findings(stored, decision)
+    found = Findings(stored, verdict(stored, notion, **how, max_memory=max_memory))
+    if found.decision.verdict is not HostVerdict.REFUTED:
+        return found
     if tied_targets:
-        return Findings(stored, decision, tied=tied_counterexample(stored, decision))
-    machine = _machine(stored)
-    findings = Findings(stored, decision, _margin(stored, decision, machine, max_memory))
-    if decision.verdict is HostVerdict.REFUTED:
-        return _refuted(findings, machine, visible, max_memory)
-    return findings
+        return replace(found, tied=tied_counterexample(stored, found.decision))
+    with suppress(ResourceLimit):  # the verdict stands without a name for the target
+        return replace(found, counterexample=counterexample(stored, found.decision, max_memory=max_memory))
+    return found
 
 
 def decidable(notion: Notion | str, *, tied_targets: bool = False) -> Notion:
@@ -87,40 +82,8 @@ def verdict(
     return decide(stored, witness=witness, device=device, max_memory=max_memory)
 
 
-def _refuted(findings: Findings, machine: Universal | None, visible: bool, limit: int | None) -> Findings:
-    """With a counterexample, and a visible one where that was asked for and can be had."""
-    stored = findings.stored
-    with suppress(ResourceLimit):  # the verdict stands without a name for the target
-        findings = replace(findings, counterexample=counterexample(stored, findings.decision, max_memory=limit))
-    found = findings.counterexample
-    if found is None or not visible:
-        return findings
-    shown, _ = visible_counterexample(found)
-    measured = None if machine is None else measure_difference(machine, shown, max_memory=limit)
-    return replace(findings, visible=shown, difference=measured)
-
-
-def _margin(
-    stored: StoredHost, decision: HostDecision, machine: Universal | None, limit: int | None
-) -> Margin | str | None:
-    """Figures beside the verdict; None where they would take too much memory."""
-    if machine is None:
-        return "the file holds integers beyond 2^53, which float64 cannot hold"
-    with suppress(ResourceLimit):
-        return margin_of(stored, machine, universal=decision.universal, max_memory=limit)
-    return None
-
-
-def _machine(stored: StoredHost) -> Universal | None:
-    """The host in float64; None where it holds integers that float64 cannot."""
-    for array in stored.file.tensors.values():
-        if array.dtype.kind != "f" and array.size and (int(array.max()) > 2**53 or int(array.min()) < -(2**53)):
-            return None
-    return read_host(stored)
-
-
-def write(found: Findings, output: Path, target: Path, visible: Path | None = None) -> Findings:
-    """Write the certificate and the counterexamples, all or none of them; the findings with the files' names."""
+def write(found: Findings, output: Path, target: Path) -> Findings:
+    """Write the certificate and the counterexample, both or neither; the findings with the files' names."""
     files: dict[str, str] = {}
     with together():
         if found.target is not None:
@@ -129,9 +92,6 @@ def write(found: Findings, output: Path, target: Path, visible: Path | None = No
                 target, _as_float64(found.target) if tied else found.target, dtype="float64" if tied else "int8"
             )
             files["target"] = str(target)
-        if visible is not None and found.visible is not None:
-            write_target(visible, found.visible, dtype="int8")
-            files["visible"] = str(visible)
         if found.certificate is not None:
             *sidecars, written = found.certificate.write(output)
             files["certificate"] = str(written)
