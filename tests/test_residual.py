@@ -13,7 +13,7 @@ from utfproof.constructions import build_host, construction
 from utfproof.constructions.residual import embed_residual_tied, embed_residual_tree, moebius, tied_obstruction
 from utfproof.errors import MalformedInput, NotDefined, OutsideClass, ResourceLimit
 from utfproof.exact import gfp, rational
-from utfproof.exact.symbolic.determinant import column_degrees, determinant_degree
+from utfproof.exact.symbolic.determinant import determinant_degree
 from utfproof.exact.symbolic.generic import generic_r_all
 from utfproof.ground.arrays import exact
 from utfproof.matching import embed, isolating_target, r_all, refuting_column, w_all
@@ -119,7 +119,6 @@ def test_constructions_without_a_residual_variant_say_so(name):
     [
         generic_r_all,
         determinant_degree,
-        column_degrees,
         lambda shape: construction("two-sided").shared.host(shape, 4),
     ],
 )

@@ -9,8 +9,6 @@ from cases import TABLE_SHAPES
 from utfproof.errors import MalformedInput, ResourceLimit
 from utfproof.exact.symbolic import free_algebra as fa
 from utfproof.exact.symbolic import generic as generic_module
-from utfproof.exact.symbolic import lower_bound, statements
-from utfproof.exact.symbolic.determinant import determinant_polynomial
 from utfproof.exact.symbolic.generic import generic_r_all, generic_terms, multilinearity
 from utfproof.exact.symbolic.words import Letter, Plain, RoutesDisagree, Words
 from utfproof.matching import r_all
@@ -36,7 +34,8 @@ def random_parameters(rng, shape, m, tied):
 
 def first_difference(generic, found, *parameters):
     """(row, column) of the first entry in which R_all differs from the generic one at these parameters."""
-    differing = np.argwhere(np.array(generic.evaluate(*parameters), dtype=object) != found)
+    values = [int(v) for array in parameters for v in array.reshape(-1)]
+    differing = np.argwhere(np.array(generic.at(values), dtype=object) != found)
     return tuple(differing[0]) if len(differing) else None
 
 
@@ -57,14 +56,21 @@ def test_words_do_not_commute():
     assert str(Words({(a, b): -2, (): 1})) == "1 - 2 a b[1,0]"
 
 
+def test_a_broken_route_is_never_a_verdict(monkeypatch):
+    right = Words.__mul__
+    monkeypatch.setattr(Words, "__mul__", lambda a, b: right(b, a))
+    for call in (lambda: fa.unrolling(2, 2), lambda: fa.equal_attention(2, 2)):
+        with pytest.raises(RoutesDisagree):
+            call()
+
+
 # --- unrolling ---------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(("heads", "layers"), GRID)
 @pytest.mark.parametrize("system", BOTH)
-@pytest.mark.parametrize("tied", [False, True])
-def test_unrolling(heads, layers, system, tied):
-    found = fa.unrolling(heads, layers, system=system, tied=tied)
+def test_unrolling(heads, layers, system):
+    found = fa.unrolling(heads, layers, system=system)
     assert (found.holds, found.difference) == (True, "0")
     assert found.terms == geometric(heads, 0, layers)
     assert found.routes == ("SymPy", "plain integers")
@@ -78,99 +84,54 @@ def test_unrolling_step(system):
         assert found.terms == 2 * heads
 
 
-def attention_in_layer_order(systems, system, word):
-    letters = statements.unrolled_word(systems, system, word)
+def attention_in_layer_order(system, word):
+    letters = right_word(system, word)
     return (*reversed(letters[: len(word)]), *letters[len(word) :])
 
 
-def values_reversed(systems, system, word):
-    letters = statements.unrolled_word(systems, system, word)
+def values_reversed(system, word):
+    letters = right_word(system, word)
     split = len(letters) - len(word)
     return (*letters[:split], *reversed(letters[split:]))
 
 
-def one_layer_late(systems, system, word):
-    values = tuple(systems.value(system, layer, head) for layer, head in enumerate(word, start=2))
-    letters = statements.unrolled_word(systems, system, word)
-    return letters[: len(letters) - len(word)] + values
+def attention_of_other_head(system, word):
+    moved = (*word[:-1], 1 - word[-1]) if word else ()
+    return right_word(system, moved)[: len(word)] + right_word(system, word)[len(word) :]
 
 
-def attention_of_other_head(systems, system, word):
-    moved = (*word[:-1], (word[-1] + 1) % systems.heads) if word else ()
-    return (
-        statements.unrolled_word(systems, system, moved)[: len(word)]
-        + statements.unrolled_word(systems, system, word)[len(word) :]
-    )
+right_word = fa.unrolled_word
 
 
 @pytest.mark.parametrize("system", BOTH)
-@pytest.mark.parametrize(
-    "fault",
-    [attention_in_layer_order, values_reversed, one_layer_late, attention_of_other_head],
-    ids=lambda f: f.__name__,
-)
-def test_unrolling_faults(fault, system):
-    found = fa.unrolling(2, 3, system=system, closed=fault)
+@pytest.mark.parametrize("fault", [attention_in_layer_order, values_reversed, attention_of_other_head])
+def test_unrolling_faults(fault, system, monkeypatch):
+    monkeypatch.setattr(fa, "unrolled_word", fault)
+    found = fa.unrolling(2, 3, system=system)
     assert not found.holds
     assert found.difference != "0"
 
 
-def test_a_step_with_prefixes_exchanged_is_seen(monkeypatch):
-    straight = fa.step_summand
-
-    def crossed(systems, system, prefix):
-        letters = straight(systems, system, prefix)
-        return (
-            letters
-            if system == "target"
-            else (*letters[:-1], statements.step_value(system, {"u": "v"}.get(prefix, "u")))
-        )
-
-    monkeypatch.setattr(fa, "step_summand", crossed)
-    assert not fa.equal_attention_step(2).holds
-
-
-def test_a_broken_route_is_never_a_verdict(monkeypatch):
-    right = Words.__mul__
-    monkeypatch.setattr(Words, "__mul__", lambda a, b: right(b, a))
-    for call in (lambda: fa.unrolling(2, 2), lambda: fa.equal_attention(2, 2)):
-        with pytest.raises(RoutesDisagree):
-            call()
-
-
-def test_limits_and_malformed():
-    for call in (
-        lambda: fa.unrolling(2, 40),
-        lambda: fa.equal_attention(10**9, 10**9),
-        lambda: lower_bound.spanning(2, 12),
-        lambda: lower_bound.null_vector([], 10**6, 10**6),
-    ):
+def test_limits():
+    for call in (lambda: fa.unrolling(2, 40), lambda: fa.equal_attention(10**9, 10**9)):
         with pytest.raises(ResourceLimit):
             call()
-    for call in (
-        lambda: fa.unrolling(0, 1),
-        lambda: fa.unrolling(2, 1, system="neither"),
-        lambda: fa.equal_attention(2, 2, dropped=("Q", (2,))),
-        lambda: fa.equal_output(2, 2, dropped=("OV", (0,))),
-        lambda: fa.equal_output(2, 2, dropped=("V", (0,))),
-        lambda: lower_bound.spanning(2, 2, order="sideways"),
-    ):
-        with pytest.raises(MalformedInput):
-            call()
+    with pytest.raises(MalformedInput):
+        fa.unrolling(0, 1)
 
 
 # --- equal attention, equal outputs ------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(("heads", "layers"), GRID[:-2])
-@pytest.mark.parametrize(("tied_host", "tied_target"), [(False, False), (True, False), (True, True)])
-def test_equal_attention_and_outputs(heads, layers, tied_host, tied_target):
-    found = fa.equal_attention(heads, layers, tied_host=tied_host, tied_target=tied_target)
+def test_equal_attention_and_outputs(heads, layers):
+    found = fa.equal_attention(heads, layers)
     assert (found.holds, found.difference) == (True, "0")
     assert found.terms == 2 * geometric(heads, 1, layers)
-    output = fa.equal_output(heads, layers, tied_host=tied_host, tied_target=tied_target)
+    output = fa.equal_output(heads, layers)
     assert output.holds
     assert output.terms == found.terms + heads**layers
+    assert fa.equal_attention_step(heads).holds
 
 
 @pytest.mark.parametrize("layers", [1, 2])
@@ -187,23 +148,15 @@ def test_every_equation_is_needed(layers):
         assert found.difference.startswith("OV")
 
 
-@pytest.mark.parametrize("heads", [1, 2, 3])
-def test_read_literally_multieqatt_fails_from_two_layers_on(heads):
-    assert fa.equal_attention(heads, 1, literal=True).holds
-    for layers in (2, 3):
-        found = fa.equal_attention(heads, layers, literal=True)
-        assert not found.holds
-        assert "A~" in found.difference
-        # nothing cancels: each head word is there once with A and once with A~
-        assert found.terms == 2 * 2 * heads**layers
-    assert fa.equal_attention_step(heads).holds
-    assert not fa.equal_attention_step(heads, literal=True).holds
+def test_a_step_with_prefixes_exchanged_is_seen(monkeypatch):
+    straight = fa.prefixed
 
+    def crossed(system, prefix):
+        letters = straight(system, prefix)
+        return letters if system == "target" else (*letters[:-1], Letter("R", {"u": "v"}.get(prefix, "u")))
 
-def test_literal_counterexample():
-    found = fa.literal_counterexample()
-    assert not found.holds
-    assert found.difference == "e*(e - 1)/(2*(e + 1)**2)"
+    monkeypatch.setattr(fa, "prefixed", crossed)
+    assert not fa.equal_attention_step(2).holds
 
 
 # --- R_all in symbols --------------------------------------------------------------------------------------------
@@ -243,8 +196,6 @@ def test_generic_matrix_sees_a_wrong_order():
         [R_Q[:, ::-1], R_K, R_V, U],
     ):
         assert first_difference(generic, evaluate(*wrong), *parameters) is not None
-    with pytest.raises(MalformedInput, match="R_V has shape"):
-        generic.evaluate(R_Q, R_K, R_V[..., :2], U)
 
 
 @pytest.mark.parametrize(("heads", "layers"), [(1, 1), (2, 1), (1, 2), (2, 2), (1, 3), (2, 3)])
@@ -276,12 +227,3 @@ def test_generic_limits():
     for shape in (Shape(2, 2, 2, 3), Shape(2, 400, 1, 1), Shape(*TABLE_SHAPES["4-hop"])):
         with pytest.raises(ResourceLimit):
             generic_r_all(shape)
-        with pytest.raises(ResourceLimit):
-            determinant_polynomial(shape)
-
-
-# --- null vectors ------------------------------------------------------------------------------------------------
-
-
-def values(heads, layers, m, seed=0, tied=False):
-    return integers(random.Random(seed), *(() if tied else (layers,)), heads, m, m)

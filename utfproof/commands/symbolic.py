@@ -21,17 +21,13 @@ def symbolic(
     shape: ShapeOptions,
     tied: Annotated[bool, option("The same symbols in every layer.", "--tied")] = False,
     seed: Annotated[int, option("Seed of the host at the other end of the line.")] = 0,
-    entries: Annotated[
-        bool, option("With --json: every entry of R_all and every term of the determinant.", "--entries")
-    ] = False,
+    entries: Annotated[bool, option("With --json: every entry of R_all.", "--entries")] = False,
     stated: frozenset[str] = frozenset(),
 ) -> Outcome:
     """Compute R_all in symbols and its determinant p: why almost every host has rank M.
 
-    R_all has one symbol for every parameter entry; p is its determinant at m = M.
-
-    In full up to (2,2,1,1); beyond, p is known on a line through the sparse host, and what is over a limit is said. Exit 0:
-    p is not the zero polynomial. 4: nothing could be computed.
+    R_all has one symbol for every parameter entry, written out up to (2,2,1,1); p is its determinant at m = M, on a line
+    through the sparse host. What is over a limit is said. Exit 0: p is not the zero polynomial. 4: nothing could be computed.
     """
     from utfproof.matching.symbolic import symbolic
 
@@ -46,7 +42,7 @@ def symbolic(
 def _document(found: Found, entries: bool) -> dict[str, Any]:
     from utfproof.certificates.format import shape_document
 
-    generic, p, line = found.generic, found.determinant, found.line
+    generic, linear, line = found.generic, found.multilinear, found.line
     document: dict[str, Any] = {
         "shape": shape_document(found.shape, matching_dimension(found.shape)),
         "tied": found.tied,
@@ -55,21 +51,15 @@ def _document(found: Found, entries: bool) -> dict[str, Any]:
         "degree": found.degree,
         "limits": list(found.limits),
         "r_all": None,
-        "determinant": None if p is None else {"terms": p.terms, "degrees": list(p.degrees), "routes": list(p.routes)},
         "line": None,
-        "blocks": [{"kind": kind, "blocks": count, "width": width} for kind, count, width in found.sizes],
-        "block_diagonal": None if found.blocks is None else found.blocks.holds,
-        "spanning": None if found.spanning is None else found.spanning.holds,
     }
-    if generic is not None and found.multilinear is not None:
-        highest = found.multilinear.highest
-        document["r_all"] = {"symbols": generic.layout.size, "terms": generic.terms, "routes": list(generic.routes)}
-        document["r_all"] |= {"multilinear": found.multilinear.holds, "highest_degree_in_one_symbol": highest}
+    if generic is not None and linear is not None:
+        matrix = {"symbols": generic.layout.size, "terms": generic.terms, "routes": list(generic.routes)}
+        matrix |= {"multilinear": linear.holds, "highest_degree_in_one_symbol": linear.highest}
         if entries:
             names = generic.layout.names()
-            document["r_all"]["entries"] = [[_terms(entry, names) for entry in row] for row in generic.entries]
-    if p is not None and entries:
-        document["determinant"]["polynomial"] = _terms(p.polynomial, p.layout.names())
+            matrix["entries"] = [[_terms(entry, names) for entry in row] for row in generic.entries]
+        document["r_all"] = matrix
     if line is not None:
         coefficients = [str(value) for value in line.coefficients]
         document["line"] = {"coefficients": coefficients, "degree": line.degree, "at_the_sparse_host": line.constant}
@@ -90,15 +80,8 @@ def _rows(found: Found) -> dict[str, Any]:
         highest = f"not multilinear: degree {linear.highest} in one symbol, as in {linear.monomial}"
         rows["its entries"] = "multilinear" if linear.holds else highest
     rows["degree of p"] = f"{found.degree}: the columns are homogeneous, of degree l or L + 1"
-    if found.determinant is not None:
-        rows["p in full"] = f"{found.determinant.terms} terms, all of degree {found.degree}"
     if found.line is not None:
         rows["p on a line"] = f"degree {found.line.degree} in t; {found.line.constant} at the sparse host, t = 0"
-    if found.blocks is not None:
-        sizes = ", ".join(f"{count} of width {width} ({kind})" for kind, count, width in found.sizes)
-        rows["sparse R_all"] = f"rows permuted: identity blocks {sizes}" if found.blocks.holds else found.blocks.reason
-    if found.spanning is not None:
-        rows["attention products"] = f"{found.spanning.vectors} vectors of rank {found.spanning.rank}"
     rows["so"] = {
         True: "p is not the zero polynomial: almost every host of this shape has rank M",
         False: "p is zero on the line: nothing follows",

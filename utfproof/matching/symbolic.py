@@ -1,8 +1,7 @@
 """R_all with one symbol for every parameter, and what follows for almost every host: the argument of thm:random-R, by hand.
 
 p = det R_all at m = M is a polynomial in the parameters. At the sparse host it is 1 or -1, so it is not zero, and almost every
-host of that shape has rank M. Where p is too large to be written out, it is known on a line through the sparse host, and the
-result says so.
+host of that shape has rank M. p itself is too large to be written out: it is computed on a line through the sparse host.
 """
 
 from __future__ import annotations
@@ -15,17 +14,13 @@ import numpy as np
 
 from utfproof.constructions import build_host
 from utfproof.errors import ResourceLimit
-from utfproof.exact.symbolic.blocks import BlockDiagonal, block_diagonal, block_sizes
 from utfproof.exact.symbolic.determinant import (
-    DeterminantPolynomial,
     LinePolynomial,
     along_line,
     determinant_degree,
-    determinant_polynomial,
     line_polynomial,
 )
 from utfproof.exact.symbolic.generic import GenericMatrix, Multilinearity, generic_r_all, multilinearity
-from utfproof.exact.symbolic.lower_bound import Spanning, spanning
 from utfproof.ground.generator import integer_matrix
 from utfproof.ground.laws import check_seed
 from utfproof.ground.selection import SelectionMatrix
@@ -41,29 +36,23 @@ LARGEST = 120
 class Symbolic:
     """What is found at a shape; None where it is over a limit, with the reason in `limits`.
 
-    generic: R_all in symbols, untied or tied. determinant: p in full. line: p along the line from the sparse (tied) host,
-    t = 0, to an integer host drawn from `seed`, t = 1. blocks: of the sparse host's R_all. spanning: of the attention products.
+    generic: R_all in symbols, untied or tied. line: p along the line from the sparse (tied) host, t = 0, to an integer host
+    drawn from `seed`, t = 1.
     """
 
     shape: Shape
     tied: bool
     seed: int
     degree: int
-    sizes: list[tuple[str, int, int]]
     generic: GenericMatrix | None
     multilinear: Multilinearity | None
-    determinant: DeterminantPolynomial | None
     line: LinePolynomial | None
-    blocks: BlockDiagonal | None
-    spanning: Spanning | None
     limits: tuple[str, ...]
 
     @property
     def nonzero(self) -> bool | None:
         """Whether p is shown to be a nonzero polynomial; None where nothing was computed."""
-        if self.line is not None:
-            return self.line.degree >= 0
-        return None if self.determinant is None else bool(self.determinant.polynomial)
+        return None if self.line is None else self.line.degree >= 0
 
 
 def symbolic(shape: Shape, *, tied: bool = False, seed: int = 0) -> Symbolic:
@@ -72,40 +61,18 @@ def symbolic(shape: Shape, *, tied: bool = False, seed: int = 0) -> Symbolic:
     require_words(shape, "R_all in symbols")
     check_seed(seed)
     limits: list[str] = []
-    generic = linear = determinant = line = blocks = words = None
+    generic = linear = line = None
     try:
         generic = generic_r_all(shape, tied=tied)
         linear = multilinearity(generic)
     except ResourceLimit as error:
         limits.append(f"R_all is not written out: {error}")
-    try:
-        determinant = determinant_polynomial(shape, tied=tied)
-    except ResourceLimit as error:
-        limits.append(f"p is not expanded, so its number of terms is not known: {error}")
     M = matching_dimension(shape)
     if M <= LARGEST:
-        host = build_host("tied" if tied else "sparse", shape)
-        blocks, line = block_diagonal(_dense(r_all(host))), line_from(host, seed)
+        line = line_from(build_host("tied" if tied else "sparse", shape), seed)
     else:
         limits.append(f"M = {M} is above {LARGEST}: no determinants along a line")
-    try:
-        words = spanning(shape.heads, shape.layers)
-    except ResourceLimit as error:
-        limits.append(f"the spanning argument is not carried out: {error}")
-    return Symbolic(
-        shape,
-        tied,
-        seed,
-        determinant_degree(shape),
-        block_sizes(shape),
-        generic,
-        linear,
-        determinant,
-        line,
-        blocks,
-        words,
-        tuple(limits),
-    )
+    return Symbolic(shape, tied, seed, determinant_degree(shape), generic, linear, line, tuple(limits))
 
 
 def _dense(matrix: object) -> np.ndarray:

@@ -14,8 +14,18 @@ from utfproof.claims.claim import Figure, Instance, Run, agree, check, each
 from utfproof.claims.decisions import rank_of_matrix
 from utfproof.claims.small_models import array, value_grid, values_of
 from utfproof.constructions.shared_attention import counting_dimension, counting_host
-from utfproof.exact.symbolic.lower_bound import MOVE, STAY, spanning
 from utfproof.shapes import Shape
+
+STAY = [[1, 0], [0, 1]]
+MOVE = [[0, 1], [0, 1]]
+"""The spanning lemma's I and B: row-stochastic, and any product with a factor B is B."""
+
+
+def attention_products(heads: int, layers: int, stay: plain.Rows, move: plain.Rows) -> plain.Rows:
+    """v^(s)_h for all words s and h: the (1,1) entry of the product of `stay` where letters agree, of `move` elsewhere."""
+    words = list(plain.words(heads, layers))
+    patterns = ([[stay if a == b else move for a, b in zip(h, s, strict=True)] for h in words] for s in words)
+    return [[plain.product(factors)[0][0] for factors in row] for row in patterns]
 
 
 @check("asm:matching-attention")
@@ -26,16 +36,14 @@ def matching_attention(run: Run) -> Iterator[Instance | Figure]:
     rows = [*stay, *move]
     proper = all(v > 0 for row in rows for v in row) and all(sum(row) == 1 for row in rows)
     for heads, layers in ((1, 1), (2, 1), (2, 2), (2, 3), (3, 2)):
-        words = list(plain.words(heads, layers))
-        patterns = [[[stay if a == b else move for a, b in zip(word, s, strict=True)] for word in words] for s in words]
-        found = rank_of_matrix([[plain.product(pattern)[0][0] for pattern in row] for row in patterns])
-        holds = proper and found.value == len(words)
-        yield found.at(f"({heads},{layers})", f"rank {found} of {len(words)}", holds=holds)
+        found = rank_of_matrix(attention_products(heads, layers, stay, move))
+        holds = proper and found.value == heads**layers
+        yield found.at(f"({heads},{layers})", f"rank {found} of {heads**layers}", holds=holds)
 
 
 @check("lem:spanning")
 def spanning_lemma(run: Run) -> Iterator[Instance | Figure]:
-    """The absorbing identities, and all vectors v at small H and L."""
+    """The absorbing identities, and all vectors v at small H and L: unit vectors, of full rank."""
     pairs = [(STAY, MOVE), (MOVE, STAY), (MOVE, MOVE)]
     absorbs = {
         "NumPy": all((array(a) @ array(b) == array(MOVE)).all() for a, b in pairs),
@@ -43,9 +51,9 @@ def spanning_lemma(run: Run) -> Iterator[Instance | Figure]:
     }
     yield agree(absorbs).at("every H, L", "I B = B I = B B = B")
     for heads, layers in sorted({(s.heads, s.layers) for s in run.shapes() if s.leaves <= 128}):
-        result = spanning(heads, layers)
-        holds = result.holds and result.rank == heads**layers
-        yield Instance(f"({heads},{layers})", holds, f"rank {result.rank}", routes=result.routes)
+        vectors = attention_products(heads, layers, STAY, MOVE)
+        rank, units = rank_of_matrix(vectors), vectors == plain.identity(heads**layers)
+        yield rank.at(f"({heads},{layers})", f"rank {rank}", holds=units and rank.value == heads**layers)
 
 
 @each("lem:null-vector")

@@ -9,36 +9,16 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from itertools import combinations, permutations
 from typing import Any
 
 import numpy as np
 
 from utfproof.errors import Refuted
-from utfproof.exact.symbolic.generic import (
-    Entry,
-    GenericMatrix,
-    Layout,
-    evaluate,
-    generic_r_all,
-    require_small,
-    require_terms,
-)
-from utfproof.exact.symbolic.words import RoutesDisagree
 from utfproof.ground.arrays import exact
 from utfproof.ground.progress import stage
-from utfproof.shapes import Shape, column_groups, matching_dimension, positive_integer, require_plain
+from utfproof.shapes import Shape, positive_integer, require_plain
 
 # --- degree --------------------------------------------------------------------------------------------------------
-
-
-def column_degrees(shape: Shape) -> list[int]:
-    """Degree of each column of R_all in the parameters, canonical order: l for a Q or K column of layer l, L + 1 for OV."""
-    out: list[int] = []
-    for group in column_groups(require_plain(shape, "the degree of a column")):
-        degree = group.length + 1 if group.kind == "OV" else group.length
-        out.extend([degree] * (group.words * group.width))
-    return out
 
 
 def determinant_degree(shape: Shape) -> int:
@@ -46,79 +26,6 @@ def determinant_degree(shape: Shape) -> int:
     H, L = require_plain(shape, "the determinant's degree").heads, shape.layers
     readers = 2 * shape.head_dim * sum(layer * H**layer for layer in range(1, L + 1))
     return int(readers + shape.d_out * H**L * (L + 1))
-
-
-def homogeneous_columns(generic: GenericMatrix) -> tuple[bool, str]:
-    """Whether all entries of each column have all their terms of the degree that `column_degrees` names, and if not the
-    first exception."""
-    for column, degree in enumerate(column_degrees(generic.layout.shape)):
-        for row in range(generic.layout.m):
-            counted = {len(monomial) for monomial in generic.entries[row][column]}
-            if counted != {degree}:
-                return False, f"entry ({row}, {column}) has terms of degree {sorted(counted)}, expected {degree}"
-    return True, ""
-
-
-# --- p in full -----------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class DeterminantPolynomial:
-    """p = det R_all in full, at m = M. `polynomial` maps monomials (symbol numbers of `layout`) to coefficients."""
-
-    layout: Layout
-    polynomial: Entry
-    routes: tuple[str, ...] = ("plain integers", "FLINT at drawn points")
-
-    @property
-    def terms(self) -> int:
-        """Monomials of p."""
-        return len(self.polynomial)
-
-    @property
-    def degrees(self) -> tuple[int, ...]:
-        """The total degrees that occur, ascending: one when p is homogeneous, none when p is zero."""
-        return tuple(sorted({len(monomial) for monomial in self.polynomial}))
-
-    def evaluate(self, values: Sequence[int]) -> int:
-        """p at one integer per symbol (`GenericMatrix.values`)."""
-        return evaluate(self.polynomial, values)
-
-
-def determinant_polynomial(shape: Shape, *, tied: bool = False) -> DeterminantPolynomial:
-    """p fully expanded at m = M: the permutation sum in plain Python, against FLINT's determinants at drawn points.
-
-    Raises ResourceLimit beyond the smallest shapes: M! times the terms of the columns. Use `line_polynomial` there.
-    """
-    from flint import fmpz_mat
-
-    require_small(shape)
-    M = matching_dimension(shape)
-    layout = Layout(shape, M, tied)
-    expanded = 1
-    for k, degree in enumerate(column_degrees(shape), start=1):
-        expanded *= k * M ** (degree - 1)
-        require_terms(expanded, f"the list of partial products of det R_all at {shape}, over its first {k} columns,")
-    generic = generic_r_all(shape, tied=tied)
-    found = _by_permutations(generic.entries)
-    for values in layout.drawn():
-        if evaluate(found, values) != int(fmpz_mat(generic.at(values)).det()):
-            raise RoutesDisagree(f"det R_all in symbols at {shape}: plain integers and FLINT differ at a drawn point")
-    return DeterminantPolynomial(layout, found)
-
-
-def _by_permutations(entries: list[list[Entry]]) -> Entry:
-    size = len(entries)
-    out: Entry = {}
-    for rows in permutations(range(size)):
-        sign = 1 - 2 * (sum(rows[i] > rows[j] for i, j in combinations(range(size), 2)) % 2)
-        terms: Entry = {(): sign}
-        for column, row in enumerate(rows):
-            terms = {a + b: x * y for a, x in terms.items() for b, y in entries[row][column].items()}
-        for monomial, coefficient in terms.items():
-            key = tuple(sorted(monomial))
-            out[key] = out.get(key, 0) + coefficient
-    return {monomial: coefficient for monomial, coefficient in out.items() if coefficient}
 
 
 # --- p on a line ---------------------------------------------------------------------------------------------------

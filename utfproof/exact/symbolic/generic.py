@@ -10,7 +10,6 @@ import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from math import prod
-from typing import Any
 
 import numpy as np
 
@@ -103,28 +102,12 @@ class GenericMatrix:
         """Monomials of all entries together."""
         return sum(len(entry) for row in self.entries for entry in row)
 
-    def values(self, R_Q: Any, R_K: Any, R_V: Any, U: Any) -> list[int]:
-        """Integer parameters as one value per symbol. MalformedInput naming the tensor whose shape does not fit."""
-        out: list[int] = []
-        for (name, extent), array in zip(self.layout.blocks, (R_Q, R_K, R_V, U), strict=True):
-            found = np.asarray(array, dtype=object)
-            if found.shape != extent:
-                raise MalformedInput(f"{name} has shape {list(found.shape)}, expected {list(extent)}")
-            out.extend(int(x) for x in found.reshape(-1))
-        return out
-
-    def evaluate(self, R_Q: Any, R_K: Any, R_V: Any, U: Any) -> list[list[int]]:
-        """R_all [m, M] at integer parameters (or exact ones that are integers)."""
-        return self.at(self.values(R_Q, R_K, R_V, U))
-
     def at(self, values: Sequence[int]) -> list[list[int]]:
         """R_all [m, M] at one value per symbol."""
-        return [[evaluate(entry, values) for entry in row] for row in self.entries]
-
-
-def evaluate(entry: Entry, values: Sequence[int]) -> int:
-    """A polynomial at integer values of the symbols."""
-    return sum(c * prod(values[i] for i in monomial) for monomial, c in entry.items())
+        return [
+            [sum(c * prod(values[i] for i in monomial) for monomial, c in entry.items()) for entry in row]
+            for row in self.entries
+        ]
 
 
 def generic_terms(shape: Shape, m: int) -> int:
@@ -139,30 +122,20 @@ def generic_r_all(shape: Shape, m: int | None = None, *, tied: bool = False) -> 
 
     Raises ResourceLimit when it would have too many terms, RoutesDisagree when the two routes differ.
     """
-    require_small(shape)
+    if shape.layers > 16 or matching_dimension(shape) > 10_000:
+        raise ResourceLimit(f"R_all in symbols at {shape} is far too large; choose a smaller shape")
     size = matching_dimension(shape) if m is None else positive_integer("m", m)
-    layout = Layout(shape, size, tied)
-    require_terms(generic_terms(shape, size), f"R_all in symbols at {shape}, m = {size},")
+    layout, terms = Layout(shape, size, tied), generic_terms(shape, size)
+    if terms > MOST_TERMS:
+        shown = str(terms) if terms < 10**12 else f"about 2^{(terms * terms).bit_length() // 2}"
+        raise ResourceLimit(
+            f"R_all in symbols at {shape}, m = {size}, has {shown} terms, the limit is {MOST_TERMS}; choose a smaller shape"
+        )
     found = GenericMatrix(layout, _by_paths(layout))
     for values in layout.drawn():
         if found.at(values) != _by_layers(layout, values):
             raise RoutesDisagree(f"R_all in symbols at {shape}, m = {size}: coordinate paths and layers differ")
     return found
-
-
-def require_small(shape: Shape) -> None:
-    """ResourceLimit for shapes whose term counts need not even be computed."""
-    if shape.layers > 16 or matching_dimension(shape) > 10_000:
-        raise ResourceLimit(f"R_all in symbols at {shape} is far too large; choose a smaller shape")
-
-
-def require_terms(terms: int, what: str) -> None:
-    """ResourceLimit when a polynomial computation of this many terms is too large."""
-    if terms > MOST_TERMS:
-        shown = str(terms) if terms < 10**12 else f"about 2^{(terms * terms).bit_length() // 2}"
-        raise ResourceLimit(
-            f"{what} has {shown} terms, the limit is {MOST_TERMS}; choose a smaller shape, or restrict to a line"
-        )
 
 
 def _by_layers(layout: Layout, values: Sequence[int]) -> list[list[int]]:
