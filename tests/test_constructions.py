@@ -136,6 +136,7 @@ def test_padding_adds_zero_coordinates(name):
         "printed-single-head": Shape(1, 2, 3, 2),
         "shared-query-groups": Shape(2, 2, 2, 3),
         "sharing": Shape(2, 2, 2, 3),
+        "pairs": Shape(2, 1, 7, 7),
         "commuting-trie": Shape(2, 2, 2, 1),
         "shared-query-functional": Shape(1, 2, 3, 1),
         "residual-key": Shape(2, 2, 3, 2, residual=True),

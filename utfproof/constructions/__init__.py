@@ -10,6 +10,7 @@ from utfproof.constructions import (
     commuting,
     gated,
     gated_models,
+    pairs,
     random,
     residual,
     residual_key,
@@ -61,6 +62,7 @@ _ALL = (
     shared_attention.COUNTING,
     shared_query.FUNCTIONAL,
     sharing.SHARING,
+    pairs.PAIRS,
     gated.GATED,
     gated.GATED_TIED,
 )

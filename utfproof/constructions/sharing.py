@@ -7,6 +7,7 @@ of the X_h, then the Y_h; for each word of length L one block of d_out.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import lru_cache
 
 import numpy as np
@@ -59,12 +60,13 @@ def _query_columns(shape: Shape) -> np.ndarray:
     return np.array(held)
 
 
-def sharing_host(shape: Shape, m: int) -> TiedUniversal:
-    """`sharing`: a trie of groups for the words shorter than L, a shift register for those of length L."""
-    H, d, b, places = shape.heads, shape.head_dim, shape.d_out, _query_columns(shape)
-    keys = int(places.max()) + 1
-    group = keys + H * d
-    layout, register = Layout(shape, m, 1), group * shape.word_count // H
+Reader = Callable[[int], SelectionMatrix]
+
+
+def host_of_groups(name: str, shape: Shape, m: int, group: int, query: Reader, key: Reader) -> TiedUniversal:
+    """A trie of groups of this many coordinates for the words shorter than L, which query and key [m, d] of each head read
+    at the empty word, and a shift register for the words of length L."""
+    layout, b, register = Layout(shape, m, 1), shape.d_out, group * shape.word_count // shape.heads
 
     def value(head: int) -> SelectionMatrix:
         rows, columns = trie_pairs(shape, head, 0, shape.layers - 1)
@@ -73,10 +75,25 @@ def sharing_host(shape: Shape, m: int) -> TiedUniversal:
             (rows * group, columns * group, group), (register + s_rows * b, register + s_columns * b, b)
         )
 
-    def query(head: int) -> SelectionMatrix:
-        return SelectionMatrix(uniform(m, 1), uniform(d, 1), places[head], np.arange(d))
+    return layout.tied(name, query, key, value, register)
 
-    return layout.tied(NAME, query, lambda head: layout.read([keys + head * d], d, d), value, register)
+
+def sharing_host(shape: Shape, m: int) -> TiedUniversal:
+    """`sharing`: a word's group holds the different columns of the X_h, then the Y_h."""
+    d, places = shape.head_dim, _query_columns(shape)
+    keys, columns = int(places.max()) + 1, np.arange(d)
+
+    def reader(rows: np.ndarray) -> SelectionMatrix:
+        return SelectionMatrix(uniform(m, 1), uniform(d, 1), rows, columns)
+
+    return host_of_groups(
+        NAME,
+        shape,
+        m,
+        keys + shape.heads * d,
+        lambda head: reader(places[head]),
+        lambda head: reader(keys + head * d + columns),
+    )
 
 
 # --- the embedding ---------------------------------------------------------------------------------------------
@@ -118,13 +135,13 @@ def shared_readers(shape: Shape, forms: list[np.ndarray]) -> tuple[list[np.ndarr
     return queries, keys
 
 
-def _widened(shape: Shape, target: Target) -> Target:
+def widened_target(name: str, shape: Shape, target: Target) -> Target:
     """The target in width d_out, with zeros. OutsideClass for wider ones, NotDefined for weights that are not float64."""
     if is_exact(target.W_Q) or is_torch(target.W_Q):
-        raise NotDefined(f"{NAME} finds bases in floats; give the target's weights as NumPy floats")
+        raise NotDefined(f"{name} finds bases in floats; give the target's weights as NumPy floats")
     b, D = shape.d_out, target.width
     if b < D:
-        raise OutsideClass(f"{NAME} at {shape} serves targets of width at most d_out = {b}, this one has width {D}")
+        raise OutsideClass(f"{name} at {shape} serves targets of width at most d_out = {b}, this one has width {D}")
     eye = np.eye(D, b)
     W_Q, W_K, W_V = (eye.T @ np.asarray(part) for part in (target.W_Q, target.W_K, target.W_V))
     ends = target.embedding() @ eye, eye.T @ target.unembedding()
@@ -133,7 +150,7 @@ def _widened(shape: Shape, target: Target) -> Target:
 
 def sharing_forms(shape: Shape, target: Target) -> Forms:
     """X_h and Y_h, [L][H] of [D, d]: what queries and keys are of the target's stream."""
-    wide = _widened(shape, target)
+    wide = widened_target(NAME, shape, target)
     layers = [[wide.attention_form(layer, h) for h in range(shape.heads)] for layer in range(shape.layers)]
     readers = [shared_readers(shape, forms) for forms in layers]
     D = target.width
@@ -143,7 +160,7 @@ def sharing_forms(shape: Shape, target: Target) -> Forms:
 def embed_sharing(shape: Shape, m: int, target: Target) -> tuple[Array, float]:
     """E [d_in, m], and the largest condition number of an X_h: group w holds W_E M_w times the columns of X and Y of layer
     |w| + 1, block w of length L is W_E M_w W_U."""
-    wide = _widened(shape, target)
+    wide = widened_target(NAME, shape, target)
     places, condition = _query_columns(shape), 1.0
     *stacks, last = prefix_stacks(wide)
     parts = []

@@ -14,7 +14,7 @@ from utfproof.certificates.linear_test import linear_test_certificate
 from utfproof.certificates.lower_bounds import dimension_certificate, span_certificate, span_columns, span_dimension
 from utfproof.certificates.prover import certify
 from utfproof.certificates.scope import scope_of
-from utfproof.constructions import construction
+from utfproof.constructions import construction, pairs
 from utfproof.errors import NotDefined, Undecided
 from utfproof.frontiers import product_host
 from utfproof.frontiers.questions import ALL, ALMOST_ALL, ANY, BOTH, TIED, UNTIED, E, Question
@@ -190,11 +190,20 @@ def _uppers() -> Iterator[Bound]:
             lambda shape, host=host: product_host.defined(shape) and (shape.heads > 1) == (host == TIED),  # type: ignore[misc]
             "docs/proofs/sharper-frontier.md", None, lambda shape: 0, PROVED, claim="new:all-targets/products",
         )  # fmt: skip
-    yield _built("sharing", Question(logits, host=TIED), "", construction("sharing").defined, ALL_TARGETS)
-    yield Bound(
+    for name in ("sharing", "pairs"):
+        yield _built(name, Question(logits, host=TIED), "", construction(name).defined, ALL_TARGETS)
+    for targets in (UNTIED, TIED):
+        yield _proved(
+            "pairs with more keys", UPPER, Question(logits, None, targets, ALMOST_ALL, TIED),
+            lambda s: pairs.dimension(s, pairs.most_keys(s)), lambda s: pairs.defined(s) and pairs.most_keys(s) > 1,
+        )  # fmt: skip
+    yield _proved(
+        "one column a layer", UPPER, Question(logits), lambda s: s.d_in + s.layers + 1,
+        lambda s: _square(s) and s.heads == s.head_dim == 1 < s.d_in and s.layers > 2,
+    )  # fmt: skip
+    yield _proved(
         "dependent keys", UPPER, Question(Notion.FUNCTIONAL, host=TIED), lambda s: 4 * s.heads - (s.heads - 2) // 3,
         lambda s: _square(s) and (s.layers, s.head_dim, s.d_in) == (1, 1, 2) and s.heads > 4,
-        ALL_TARGETS, None, lambda s: 0, PROVED,
     )  # fmt: skip
     yield identity_bound("shared-query-functional", Question(Notion.FUNCTIONAL, host=TIED), "docs/proofs/frontier.md",
                     label="shared-query at H = d_in = 1")  # fmt: skip
@@ -207,6 +216,13 @@ def _uppers() -> Iterator[Bound]:
     yield identity_bound("register", Question(shared, E, host=TIED), page)
     yield identity_bound("counting", Question(shared, E, TIED, ALL, TIED), page)
     yield identity_bound("two-sided", Question(shared, BOTH), page)
+
+
+def _proved(
+    name: str, side: str, question: Question, value: Callable[[Shape], int], applies: Callable[[Shape], bool]
+) -> Bound:
+    """A bound that rests on the proof of the page about all targets."""
+    return Bound(name, side, question, value, applies, ALL_TARGETS, None, lambda s: 1, PROVED)
 
 
 def _built(
@@ -229,10 +245,17 @@ BOUNDS: tuple[Bound, ...] = (
         lambda s: _square(s) and s.heads == s.layers == 1 and s.head_dim < s.d_in, "docs/proofs/approximate.md",
         None, lambda shape: 1, PROVED,
     ),
-    Bound(
+    _proved(
         "narrow heads", LOWER, Question(Notion.ATTENTION_MATCHING), matching_dimension,
         lambda s: _square(s) and 2 * s.head_dim <= s.d_in and (s.heads > 1 or s.layers == 1),
-        ALL_TARGETS, None, lambda shape: 1, PROVED,
+    ),
+    _proved(
+        "four planes", LOWER, Question(Notion.ATTENTION_MATCHING), lambda s: 13,
+        lambda s: _square(s) and (s.heads, s.layers, s.head_dim, s.d_in) == (2, 1, 2, 3),
+    ),
+    _proved(
+        "three heads", LOWER, Question(Notion.FUNCTIONAL), matching_dimension,
+        lambda s: _square(s) and (s.heads, s.layers, s.head_dim, s.d_in) == (3, 1, 1, 2),
     ),
     *_uppers(),
 )  # fmt: skip
