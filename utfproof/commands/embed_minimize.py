@@ -69,7 +69,7 @@ def minimize(asked: Asked, model: Target | Reading) -> Outcome:
         found.document.update(readings.comparison(model, agreement, asked.tolerance))
         found.rows.update(readings.comparison_rows(model, agreement, asked.tolerance))
         code = readings.agreement_code(model, asked.within is not None or agreement.decided(asked.tolerance))
-        facts |= model_facts(model)
+        facts |= model_facts(model, model.kernel)
     with together():
         write_host(asked.host, found.host)
         about = {"host": asked.host.name, HOST_DIGEST: _digest(found.host), **shape_facts(found.host)}

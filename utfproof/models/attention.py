@@ -183,6 +183,10 @@ class ModelAttention:
             return f"the stored attention is of {len(self.layers)} layers, {layers or 'at least one'} expected"
         return next(filter(None, (layer.unfit(heads, head_dim) for layer in self.layers)), "")
 
+    def in_blocks(self, blocks: int) -> ModelAttention:
+        """For a host that has `blocks` layers in the place of each of the model's."""
+        return ModelAttention(tuple(layer for layer in self.layers for _ in range(blocks)))
+
     def simplest(self) -> SoftmaxAttention | ModelAttention:
         """A SoftmaxAttention where all layers are the same one."""
         plain = {layer.plain for layer in self.layers}

@@ -55,6 +55,11 @@ class Embedded:
     tolerance: float = AGREEMENT
 
     @property
+    def kernel(self) -> Kernel:
+        """The model's attention, layer by layer of the host."""
+        return host_kernel(self.model, self.host)
+
+    @property
     def agrees(self) -> bool:
         """Whether outputs differ by no more than the tolerance."""
         return self.agreement.within(self.tolerance)
@@ -76,7 +81,7 @@ class Embedded:
 
     def facts(self) -> dict[str, str]:
         """Metadata of the embedding: what it achieves, the host that it is for, its rows, its attention, what was compared."""
-        return {"notion": self.notion.value, **self.made_for, **model_facts(self.model)}
+        return {"notion": self.notion.value, **self.made_for, **model_facts(self.model, self.kernel)}
 
     def save(self, path: Path | str) -> Path:
         """Write E with its metadata. MalformedInput where the outputs differ."""
@@ -92,7 +97,7 @@ class Embedded:
         require_own(path, path.with_suffix(".safetensors"))
         sizes: dict[str, Any] = {"vocabulary": model.vocabulary, "positions": model.positions}
         limits = read_limits(self.facts(), model.vocabulary)
-        write_module(path, self.host, self.E, model.kernel, **sizes, ids=model.ids, limits=limits)
+        write_module(path, self.host, self.E, self.kernel, **sizes, ids=model.ids, limits=limits)
         return path
 
     def _require_agreement(self) -> None:
@@ -127,12 +132,12 @@ def shape_facts(host: Universal) -> dict[str, str]:
     return {name: str(value).lower() for name, value in numbers.items()}
 
 
-def model_facts(model: Reading) -> dict[str, str]:
+def model_facts(model: Reading, kernel: Kernel) -> dict[str, str]:
     """Metadata of a model's embedding: what its rows are, whom positions see, which facts nobody said, what was compared."""
     facts = {
         "vocabulary": str(model.vocabulary),
         "positions": str(model.positions),
-        "attention": write_kernel(model.kernel),
+        "attention": write_kernel(kernel),
     }
     if model.ids is not None:
         facts[IDS] = json.dumps(model.ids.tolist(), separators=(",", ":"))
@@ -175,13 +180,16 @@ def embed_model(
     does not carry the target."""
     recipe: dict[str, Any] = {"seed": seed, "law": law, "dtype": dtype}
     biased = model.target()
-    target = biased.augmented()
+    entry = CONSTRUCTIONS.get(host if isinstance(host, str) else host.construction)
+    target = biased if entry is not None and entry.models is not None else biased.augmented()
     if host == GROUPED:
         machine = grouped_tree_host(biased.shape, model.kv_heads, m)
         require_memory(
             32 * biased.shape.d_in * machine.m, f"an embedding at {machine.shape}, m = {machine.m},", max_memory
         )
-        found = Embedding(embed_grouped(target, model.kv_heads, machine.m), Notion.MATCHING, "shared key blocks")
+        found = Embedding(
+            embed_grouped(biased.augmented(), model.kv_heads, machine.m), Notion.MATCHING, "shared key blocks"
+        )
     else:
         if isinstance(host, str):
             machine = build_host(host, target.shape, m, **recipe, max_memory=max_memory)
@@ -197,6 +205,11 @@ def embed_model(
     return Embedded(model, machine, label, E, agreement, found.notion, made_for, found, tolerance)
 
 
+def host_kernel(model: Reading, host: Universal) -> Kernel:
+    """The model's attention in the layers of a host, which may have several in the place of one of the model's."""
+    return model.attention.in_blocks(host.shape.layers // model.shape.layers).simplest()
+
+
 def compare(
     model: Reading, host: Universal, E: np.ndarray, sequences: Sequence[np.ndarray], kernel: Kernel | None = None
 ) -> Agreement:
@@ -204,7 +217,8 @@ def compare(
     attention than the model's, in both."""
 
     def outputs(tokens: np.ndarray) -> np.ndarray:
-        return np.asarray(host.forward(model.one_hots(tokens), E, model.kernel if kernel is None else kernel))
+        seen = host_kernel(model, host) if kernel is None else kernel
+        return np.asarray(host.forward(model.one_hots(tokens), E, seen))
 
     def expected(tokens: np.ndarray) -> np.ndarray:
         return model.outputs(tokens) if kernel is None else model.original(tokens, kernel)

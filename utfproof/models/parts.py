@@ -11,6 +11,7 @@ from utfproof.errors import MalformedInput
 from utfproof.models.attention import LayerAttention, ModelAttention, attention_kernel
 from utfproof.models.live import TWIN, confirmed, in_float64, module_outputs, other_ways
 from utfproof.models.reading import ANY_LENGTH, PARTS, Reading
+from utfproof.systems.mlp import MLP
 
 
 def from_parts(
@@ -30,6 +31,7 @@ def from_parts(
     b_V: Any = None,
     b_O: Any = None,
     b_U: Any = None,
+    mlp: MLP | None = None,
     forward: Any = None,
     context: int = ANY_LENGTH,
     seed: int = 0,
@@ -39,7 +41,8 @@ def from_parts(
     W_E [V, D]; W_Q [L, H, D, d]; W_K, W_V [L, G, D, d], G dividing H; W_O [L, H, d, D]; W_U [D, O]; biases b_Q [L, H, d],
     b_K, b_V [L, G, d], b_O [L, D], b_U [O]; positions [P, D], added to the embedding: arrays, tensors or lists of them, one a
     layer. attention: "causal", "softmax" (both ways), "causal+window:W", or a LayerAttention (rotary, bias, cap), for all
-    layers or one for each. scale: what logits are multiplied by. residual: whether there is a residual stream. forward: the
+    layers or one for each. scale: what logits are multiplied by. residual: whether there is a residual stream. mlp: of each
+    layer, x <- x + MLP(x) behind its attention, without norms (a host such as mlp-D-K serves it). forward: the
     torch.nn.Module, or a function of a tensor of tokens [batch, n], that gives logits [batch, n, O]; without one nothing here
     compares the reading with a model. context: the longest context to try where there are no positions.
 
@@ -74,7 +77,10 @@ def from_parts(
         "logits times": f"{factor:.6g} (the caller)",
         "residual stream": f"{'yes' if residual else 'no'} (the caller)",
     }
-    reading = Reading(PARTS, "its matrices", arrays, (factor,) * L, by_layer, residual, context=context, facts=facts)
+    reading = Reading(
+        PARTS, "its matrices", arrays, (factor,) * L, by_layer, residual, context=context, facts=facts, mlp=mlp
+    )
+    reading.target()  # whether the MLP fits
     if forward is None:
         return reading
     live, mode = (in_float64(forward), TWIN) if hasattr(forward, "state_dict") else (forward, "")

@@ -18,6 +18,7 @@ from utfproof.models.attention import Kernel, ModelAttention
 from utfproof.models.comparison import Coverage
 from utfproof.shapes import Shape
 from utfproof.systems.biases import BiasedTarget
+from utfproof.systems.mlp import MLP
 
 LAYER_ROLES = ("W_Q", "W_K", "W_V", "W_O", "b_Q", "b_K", "b_V", "b_O")
 ANY_LENGTH = 64
@@ -39,7 +40,7 @@ class Reading:
     taken and on whose word; unknown: those that nobody says. witness: the live module whose outputs were compared, None where
     there is nothing but the reading; coverage: on which inputs; forward: the module's own; difference: the largest relative
     one. ids [V]: of a part of a model (`first_layer`), the model's own token ids; tokens are then numbers 0 ... V-1, W_E has a
-    row for each token at each position, and P is `context`."""
+    row for each token at each position, and P is `context`. mlp: of each layer, behind its attention."""
 
     family: str
     title: str
@@ -55,6 +56,7 @@ class Reading:
     forward: Forward | None = None
     difference: float | None = None
     ids: np.ndarray | None = None
+    mlp: MLP | None = None
 
     @property
     def pairs(self) -> bool:
@@ -136,6 +138,7 @@ class Reading:
                 q, k, v = (x @ W[g] + b[g] for W, b, g in ((W_Q, b_Q, head), (W_K, b_K, group), (W_V, b_V, group)))
                 added = added + attention(factor * q, k, places, layer=layer, head=head) @ v @ W_O[head]
             x = x + added if self.stream else added
+            x = x if self.mlp is None else x + self.mlp(x, layer)
         return np.asarray(x @ a["W_U"] + a["b_U"])
 
     def outputs(self, tokens: np.ndarray) -> np.ndarray:
@@ -173,4 +176,4 @@ class Reading:
         arrays["W_E"] = np.concatenate([a["W_E"], a["W_pos"]])
         constant = np.zeros(self.d_in)
         constant[: len(a["W_E"])] = 1
-        return BiasedTarget(self.shape, **arrays, constant=constant)
+        return BiasedTarget(self.shape, **arrays, constant=constant, mlp=self.mlp)

@@ -173,7 +173,7 @@ class BiasedTarget:
         """The same function on inputs with X c = 1, without biases: width D + 1, inner value width d + 1, in this target's
         arithmetic. The last coordinate of the stream is 1 at every position. OutsideClass for a target with MLPs."""
         if self.mlp is not None:
-            raise OutsideClass("this target has MLPs: hosts of attention alone do not serve it (gated_models.py does)")
+            raise OutsideClass("this target has MLPs: a host such as mlp-8-16 serves it, where 8 and 16 are widths")
         D, d = self.width, self.shape.head_dim
         lead = (self.shape.layers, self.shape.heads)
 
