@@ -2,8 +2,6 @@
 
 import json
 import statistics
-import subprocess
-import sys
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -53,14 +51,10 @@ def test_what_the_document_says(table):
     document = ratios.run(ratios.RatioSetting(repetitions=3))
     assert [(entry["work"], entry["size"]) for entry in document["results"]] == [(QUICK[0], "64"), (QUICK[1], "once")]
     for entry in document["results"]:
-        assert {*entry["ratios"]} == {*entry["processor_seconds"]} == {"alone", "busy"}
-        for state, pairs in entry["processor_seconds"].items():
-            assert len(pairs) == 3
-            assert entry["ratios"][state] == statistics.median(a / b for a, b in pairs)
+        pairs = entry["processor_seconds"]["alone"]
+        assert len(pairs) == 3
+        assert entry["ratios"]["alone"] == statistics.median(a / b for a, b in pairs)
     assert 0.7 < document["results"][1]["ratios"]["alone"] < 1.4
-    assert 0.7 < document["results"][1]["ratios"]["busy"] < 1.4  # a busy machine slows both sides
-    (tiny,) = ratios.run(ratios.RatioSetting(tiny=True, busy=False, works=QUICK[1:]))["results"]
-    assert {*tiny["ratios"]} == {"alone"}
 
 
 def test_what_cannot_run_here_is_absent(table, monkeypatch):
@@ -76,7 +70,7 @@ def test_what_cannot_run_here_is_absent(table, monkeypatch):
 def test_a_slowdown_is_seen_and_noise_is_not(table, tmp_path, capsys):
     """Planted in the code: twice the work. It is measured ROUNDS times, and the row that is as before once."""
     made, factor = table
-    folder = recorded_in(tmp_path / "tiny", ratios.run(ratios.RatioSetting(tiny=True, busy=False)))
+    folder = recorded_in(tmp_path / "tiny", ratios.run(ratios.RatioSetting(tiny=True)))
     compare = ["bench", "all", "--tiny", "--against", str(folder)]
     assert command_line(compare) == 0
     capsys.readouterr()
@@ -138,21 +132,3 @@ def test_rows_can_be_made(tmp_path, size):
             continue
         work()
         beside()
-
-
-@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="processes are looked up in /proc")
-def test_busy_processes_end_with_what_started_them():
-    """However that ended: a killed measurement leaves none behind."""
-    code = (
-        "import time\nfrom utfproof.benchmarks.timing import busy_processes\n"
-        "with busy_processes(1) as (one,):\n    print(one.pid, flush=True)\n    time.sleep(60)"
-    )
-    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) as parent:
-        child = Path("/proc") / parent.stdout.readline().strip() / "stat"
-        alive = child.exists()
-        parent.kill()
-    assert alive
-    end = time.monotonic() + 20
-    while (runs := child.exists() and " Z " not in child.read_text()) and time.monotonic() < end:
-        time.sleep(0.05)
-    assert not runs

@@ -1,4 +1,4 @@
-"""The optimum known: trained targets embedded into hosts, trained on from there, and faults that must show."""
+"""The optimum known: trained targets embedded into hosts, and faults that must show."""
 
 import json
 from dataclasses import replace
@@ -15,10 +15,9 @@ from utfproof.errors import MalformedInput  # noqa: E402
 from utfproof.training import checkpoint, optimum  # noqa: E402
 from utfproof.training import loop as runs  # noqa: E402
 from utfproof.training.presets import Preset, preset  # noqa: E402
-from utfproof.training.step import Trainer  # noqa: E402
 
 SMALL = {"batch": 8, "steps": 6, "warmup": 2, "learning_rate": 0.01, "init_std": 0.5, "heads": 2, "head_dim": 4}
-SHORT = optimum.OptimumSetting(steps=3, warmup=1, eval_sequences=40)
+SHORT = optimum.OptimumSetting(eval_sequences=40)
 
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -108,7 +107,7 @@ def test_an_embedding_off_by_one_entry_shows(plain, monkeypatch, host, capsys):
     source = optimum.read_source(plain)
     start, _ = optimum.embedded(source, host, SHORT)
     assert not optimum.agreement(source.trainer, start, 30).holds
-    line = ["optimum", str(plain), "--hosts", host, "--steps", "0", "--eval-sequences", "20"]
+    line = ["optimum", str(plain), "--hosts", host, "--eval-sequences", "20"]
     assert cli.run([*line, "--results", str(plain / f"off-{host}"), "--json"]) == 1
     assert f"host {host}: logits of the embedded model differ" in capsys.readouterr().err
 
@@ -128,22 +127,7 @@ def test_logits_that_are_no_numbers_do_not_agree(plain):
     assert not optimum.agreement(source.trainer, start, 10).holds
 
 
-# --- training on ---------------------------------------------------------------------------------------------------------
-
-
-def test_training_on_starts_where_it_says_and_sees_fresh_batches(plain, monkeypatch):
-    source = optimum.read_source(plain)
-    start, _ = optimum.embedded(source, "sparse", SHORT)
-    seen = []
-    genuine = Trainer.batch
-    monkeypatch.setattr(Trainer, "batch", lambda self, step: (seen.append(step), genuine(self, step))[1])
-    part = optimum.train_on(start, source, SHORT)
-    assert seen == [6, 7, 8]  # the target was trained on batches 0 ... 5
-    assert part["before"]["accuracy"] == start.evaluate(40).accuracy
-    assert part["before"]["loss"] == pytest.approx(start.evaluate(40).loss, rel=1e-4)
-    assert part["after"] != part["before"]
-    still = optimum.train_on(start, source, replace(SHORT, steps=0))
-    assert still["after"] == still["before"] == part["before"]
+# --- the document ---------------------------------------------------------------------------------------------------
 
 
 def test_what_is_there_is_not_repeated(plain, tmp_path, monkeypatch):
@@ -151,8 +135,8 @@ def test_what_is_there_is_not_repeated(plain, tmp_path, monkeypatch):
     setting = replace(SHORT, folder=tmp_path, hosts=("sparse",))
     first = optimum.run(source, setting)
     made = []
-    genuine = optimum.train_on
-    monkeypatch.setattr(optimum, "train_on", lambda *a: (made.append(a[0].preset.host), genuine(*a))[1])
+    genuine = optimum.embedded
+    monkeypatch.setattr(optimum, "embedded", lambda *a: (made.append(a[1]), genuine(*a))[1])
     assert optimum.run(source, setting) == first
     assert made == []
     more = optimum.run(source, replace(setting, hosts=("sparse", "tied")))
@@ -165,17 +149,17 @@ def test_a_stopped_run_keeps_its_hosts(plain, tmp_path, monkeypatch):
     source = optimum.read_source(plain)
     setting = replace(SHORT, folder=tmp_path, hosts=("sparse", "tied"))
     whole = optimum.run(source, replace(setting, folder=tmp_path / "whole"))
-    genuine = optimum.train_on
+    genuine = optimum.embedded
 
-    def stop(start, *rest):
-        if start.preset.host == "tied":
+    def stop(source, name, setting):
+        if name == "tied":
             raise KeyboardInterrupt
-        return genuine(start, *rest)
+        return genuine(source, name, setting)
 
-    monkeypatch.setattr(optimum, "train_on", stop)
+    monkeypatch.setattr(optimum, "embedded", stop)
     with pytest.raises(KeyboardInterrupt):
         optimum.run(source, setting)
-    monkeypatch.setattr(optimum, "train_on", genuine)
+    monkeypatch.setattr(optimum, "embedded", genuine)
     (half,) = optimum.read_documents(tmp_path)
     assert list(half["hosts"]) == ["sparse"]
     assert optimum.run(source, setting) == whole
@@ -220,7 +204,6 @@ def test_folders_that_hold_no_finished_target_are_refused(plain, tmp_path):
     ("arguments", "said"),
     [
         (["--hosts", "spares"], "host 'spares' is unknown"),
-        (["--steps", "-1"], "steps must be"),
         (["--eval-sequences", "0"], "eval_sequences must be"),
         (["--threads", "0"], "--threads must be"),
         (["--results", __file__], "is a file; name a folder"),
@@ -251,14 +234,12 @@ def damaged(document, change):
         lambda d: d["hosts"]["sparse"].pop("m"),
         lambda d: d["hosts"]["sparse"]["embedded"].update(accuracy="high"),
         lambda d: d["hosts"]["sparse"]["agreement"].pop("largest_logit"),
-        lambda d: d["hosts"]["sparse"]["trained_on"][0].pop("steps"),
-        lambda d: d["hosts"]["sparse"]["trained_on"][0]["after"].update(accuracy=None),
         lambda d: d.update(hosts=[1]),
     ],
 )
 def test_damaged_files_are_refused(plain, tmp_path, change):
     source = optimum.read_source(plain)
-    optimum.run(source, replace(SHORT, hosts=("sparse",), folder=tmp_path, steps=0))
+    optimum.run(source, replace(SHORT, hosts=("sparse",), folder=tmp_path))
     (path,) = tmp_path.glob("*.json")
     document = json.loads(path.read_text())
     assert optimum.read_documents(tmp_path) == [document]
@@ -282,11 +263,10 @@ def test_commands_from_training_to_tables(tmp_path, capsys):
         str(folder),
     ]
     assert cli.run([*training, "--results", str(tmp_path / "training"), "--json"]) == 0
-    line = ["optimum", str(folder), "--hosts", "sparse", "--steps", "2", "--eval-sequences", "20"]
+    line = ["optimum", str(folder), "--hosts", "sparse", "--eval-sequences", "20"]
     assert cli.run([*line, "--results", str(results), "--threads", "1"]) == 0
     shown = " ".join(capsys.readouterr().out.split())
     assert "logits differ by at most" in shown
-    assert "sparse, trained on, 2 steps" in shown
     assert cli.run(["tables", "--results", str(tmp_path / "training")]) == 0
     assert "What fixed hosts hold" in " ".join(capsys.readouterr().out.split())
     assert cli.run(["tables", "--results", str(tmp_path / "training"), "--json"]) == 0

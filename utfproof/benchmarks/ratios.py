@@ -19,18 +19,16 @@ import tempfile
 import time
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from utfproof.benchmarks.timing import busy_processes, circumstances, library
+from utfproof.benchmarks.timing import circumstances, library
 from utfproof.errors import MalformedInput
 from utfproof.ground.files import json_files, read_bytes
 from utfproof.ground.processes import worker_pool
 from utfproof.ground.progress import stage, staged
-from utfproof.ground.threads import cores
 from utfproof.shapes import EffectiveHeadDimensionWarning, Shape
 
 Call = Callable[[], Any]
@@ -82,10 +80,9 @@ def _row(work: str, beside: str, sizes: tuple[Any, ...], tiny: tuple[Any, ...] =
 
 @dataclass(frozen=True)
 class RatioSetting:
-    """What to measure. busy: a second time beside a busy process a core; works: names of rows, all where there are none."""
+    """What to measure. works: names of rows, all where there are none."""
 
     tiny: bool = False
-    busy: bool = True
     works: tuple[str, ...] = ()
     repetitions: int = 3
 
@@ -196,12 +193,11 @@ def measure(setting: RatioSetting, one: Callable[[Pairing, Any, RatioSetting], A
 
 def _measured(row: Pairing, size: Any, setting: RatioSetting) -> dict[str, Any] | str:
     """Time one row in this process; a text says why it cannot be measured here."""
-    states = {"alone": 0, "busy": cores()} if setting.busy else {"alone": 0}
     with tempfile.TemporaryDirectory(prefix="utfproof-bench-") as folder, warnings.catch_warnings():
         warnings.simplefilter("ignore", EffectiveHeadDimensionWarning)  # of shapes that the rows name
         try:
             both = row.make(size, Path(folder))
-            pairs = {state: _pairs(*both, setting.repetitions, busy) for state, busy in states.items()}
+            pairs = _pairs(*both, setting.repetitions)
         except (ImportError, Unavailable) as reason:
             return str(reason)
     return {
@@ -209,16 +205,15 @@ def _measured(row: Pairing, size: Any, setting: RatioSetting) -> dict[str, Any] 
         "size": str(size),
         "beside": row.beside,
         "peer": row.peer,
-        "processor_seconds": {state: [list(pair) for pair in found] for state, found in pairs.items()},
-        "ratios": {state: statistics.median(a / b for a, b in found) for state, found in pairs.items()},
+        "processor_seconds": {"alone": [list(pair) for pair in pairs]},
+        "ratios": {"alone": statistics.median(a / b for a, b in pairs)},
     }
 
 
-def _pairs(work: Call, beside: Call, repetitions: int, busy: int) -> list[tuple[float, float]]:
+def _pairs(work: Call, beside: Call, repetitions: int) -> list[tuple[float, float]]:
     """Processor seconds of both sides, in turn; warmed up first."""
-    with busy_processes(busy) if busy else nullcontext():
-        counts = [min(_MOST_CALLS, int(_SAMPLE / max(_used(side, 1), 1e-9)) + 1) for side in (work, beside)]
-        return [(_used(work, counts[0]), _used(beside, counts[1])) for _ in range(repetitions)]
+    counts = [min(_MOST_CALLS, int(_SAMPLE / max(_used(side, 1), 1e-9)) + 1) for side in (work, beside)]
+    return [(_used(work, counts[0]), _used(beside, counts[1])) for _ in range(repetitions)]
 
 
 def _used(call: Call, calls: int) -> float:
@@ -413,35 +408,6 @@ _CONTEXTS = ("4,2,24,4,4096", "2,4,12,12,4096")
 def _emulate(size: str, _: Path) -> tuple[Call, Call]:
     work, target, x, kernel = _index_map(size)
     return work, lambda: target.forward(x, kernel)
-
-
-@_row("emulate, index map at (H, L, d, d_in, n)", "the target by torch's fused attention", _CONTEXTS, peer=True)
-def _emulate_fused(size: str, _: Path) -> tuple[Call, Call]:
-    import numpy as np
-    import torch
-
-    work, target, x, kernel = _index_map(size)
-    shape = target.shape
-    grid = [
-        [
-            [torch.from_numpy(np.ascontiguousarray(w)) for w in target.parameters(layer, head)]
-            for head in range(shape.heads)
-        ]
-        for layer in range(shape.layers)
-    ]
-
-    def forward() -> Any:
-        y = torch.from_numpy(x)
-        for heads in grid:
-            # torch fuses over [batch, heads, n, d] only
-            read = [torch.stack([y @ head[i] for head in heads])[None] for i in range(3)]
-            mixed = torch.nn.functional.scaled_dot_product_attention(*read, is_causal=True, scale=1.0)
-            y = sum(mixed[0, h] @ heads[h][3] for h in range(shape.heads))
-        return y
-
-    if not np.allclose(forward().numpy(), target.forward(x, kernel), rtol=1e-9, atol=1e-12):
-        raise Unavailable("torch's fused attention is not the target's here")
-    return work, forward
 
 
 @_row("training step in path space", "the same step m-wide", ("3-hop",), peer=True)

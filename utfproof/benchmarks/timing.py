@@ -1,28 +1,10 @@
-"""Busy processes beside a measurement, and the machine that its document describes."""
+"""The machine that a measurement's document describes."""
 
 from __future__ import annotations
 
 import os
 import platform
-import subprocess
-import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
-
-_BUSY = "import os, sys\nwhile os.getppid() == int(sys.argv[1]): sum(range(100_000))"
-
-
-@contextmanager
-def busy_processes(count: int) -> Iterator[list[subprocess.Popen[bytes]]]:
-    """So many processes that do nothing but compute, as long as this one lives, however it ends."""
-    running = [subprocess.Popen([sys.executable, "-c", _BUSY, str(os.getpid())]) for _ in range(count)]
-    try:
-        yield running
-    finally:
-        for process in running:
-            process.kill()
-            process.wait()
 
 
 def circumstances() -> dict[str, Any]:

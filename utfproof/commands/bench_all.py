@@ -19,7 +19,7 @@ GROUP = "Measurements side by side with what a user would otherwise use."
 )
 def bench_all(
     *,
-    tiny: Annotated[bool, option("The smallest sizes, beside no busy processes: under a minute.", "--tiny")] = False,
+    tiny: Annotated[bool, option("The smallest sizes: under a minute.", "--tiny")] = False,
     repetitions: Annotated[int, option("Pairs; the median counts.")] = 3,
     against: Annotated[
         Path | None,
@@ -39,14 +39,14 @@ def bench_all(
     """
     from utfproof.benchmarks import ratios as benchmark
 
-    setting = benchmark.RatioSetting(tiny, not tiny, repetitions=repetitions)
+    setting = benchmark.RatioSetting(tiny, repetitions=repetitions)
     if against is None:
         document = benchmark.run(setting)
     else:
         recorded = benchmark.recorded_ratios(against, benchmark.kernel())
         document = benchmark.run_against(setting, recorded)
     rows = {
-        f"{entry['work']}, {entry['size']}": f"{_ratios(entry['ratios'])} of {entry['beside']}"
+        f"{entry['work']}, {entry['size']}": f"{entry['ratios']['alone']:.3g} of {entry['beside']}"
         for entry in document["results"]
     }
     rows |= {f"without {name}": reason for name, reason in document["absent"].items()}
@@ -56,7 +56,3 @@ def bench_all(
     ]
     failure = Refuted(f"slower than on record: {'; '.join(slow)}") if slow else None
     return Outcome(document, "processor seconds over those of a floor or a peer, medians", rows, failure=failure)
-
-
-def _ratios(found: dict[str, float]) -> str:
-    return f"{found['alone']:.3g}" + (f" ({found['busy']:.3g} beside busy processes)" if "busy" in found else "")

@@ -1,4 +1,4 @@
-"""`utfproof optimum`: a trained target embedded into fixed hosts, and E and U trained on from there."""
+"""`utfproof optimum`: a trained target embedded into fixed hosts."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from utfproof.ground.progress import stage
 
 @command(
     "Example: utfproof train parentheses/trained-own-width/attention -o runs/own; "
-    "utfproof optimum runs/own --hosts sparse-front,random --steps 200; utfproof tables"
+    "utfproof optimum runs/own --hosts sparse-front,random; utfproof tables"
 )
 def optimum(
     *,
@@ -22,11 +22,6 @@ def optimum(
         Path, argument("RUNDIR of a finished run of host trained-own-width (utfproof train ... -o RUNDIR).")
     ],
     hosts: Annotated[str | None, option("Comma-separated; all that are defined for the target by default.")] = None,
-    steps: Annotated[int, option("Steps from the embedded point.")] = 200,
-    learning_rate: Annotated[
-        float | None, option("Of these steps; that of the trained run by default.", advanced=True)
-    ] = None,
-    warmup: Annotated[int, option("Of these steps, after which the rate falls to 0.", advanced=True)] = 20,
     eval_sequences: Annotated[
         int, option("Fresh sequences for accuracies and for the agreement of logits.", advanced=True)
     ] = 10000,
@@ -36,7 +31,7 @@ def optimum(
     results: Annotated[Path | None, option("Folder of result files; results/optimum by default.")] = None,
     max_memory: MaxMemory = None,
 ) -> Outcome:
-    """Embed a trained target into fixed hosts, and train E and U on from there.
+    """Embed a trained target into fixed hosts, and compare accuracies and logits.
 
     What the target's file has already is not repeated. Exit 1: an embedded host's logits are not the target's.
     """
@@ -53,9 +48,6 @@ def optimum(
         use_threads(threads)
     setting = OptimumSetting(
         hosts=None if hosts is None else tuple(word.strip() for word in hosts.split(",")),
-        steps=steps,
-        learning_rate=learning_rate,
-        warmup=warmup,
         eval_sequences=eval_sequences,
         folder=DEFAULT_FOLDER if results is None else results,
         max_memory=max_memory,
@@ -81,11 +73,6 @@ def _rows(document: dict[str, Any]) -> dict[str, str]:
             f"embedded: accuracy {scores['accuracy']:.2%}, loss {_loss(scores)}; logits differ by at most "
             f"{gap['largest_difference']:.1e} (largest {gap['largest_logit']:.3g})"
         )
-        for part in (part for part in host["trained_on"] if part["perturbation"] == 0):
-            before, after = part["before"], part["after"]
-            rows[f"{name}, trained on, {part['steps']} steps"] = (
-                f"accuracy {before['accuracy']:.2%} -> {after['accuracy']:.2%}, loss {_loss(before)} -> {_loss(after)}"
-            )
     rows.update({f"without {name}": reason for name, reason in document["left_out"].items()})
     return rows
 

@@ -1,4 +1,4 @@
-"""What a fixed host holds: a trained target is embedded into it, and E and U are trained on from there.
+"""What a fixed host holds: a trained target is embedded into it.
 
 Training E and U of a frozen host from N(0, 0.02^2) finds some accuracy; the embedding of a trained target shows one that
 the same host has. Learned positions are coordinates of the input: E and P together are the target's embedding.
@@ -46,13 +46,9 @@ _HUGE = sys.float_info.max
 
 @dataclass(frozen=True)
 class OptimumSetting:
-    """hosts None: all that are defined for the target. steps, learning_rate (None: the target's own), warmup: of training on.
-    eval_sequences: for accuracies, and for the agreement of logits."""
+    """hosts None: all that are defined for the target. eval_sequences: for accuracies, and for the agreement of logits."""
 
     hosts: tuple[str, ...] | None = None
-    steps: int = 200
-    learning_rate: float | None = None
-    warmup: int = 20
     eval_sequences: int = 10_000
     folder: Path | None = DEFAULT_FOLDER
     max_memory: int | None = None
@@ -63,9 +59,8 @@ class OptimumSetting:
 
     def check(self) -> None:
         """MalformedInput naming the field that cannot be."""
-        for name, least in (("steps", 0), ("warmup", 0), ("eval_sequences", 1)):
-            if getattr(self, name) < least:
-                raise MalformedInput(f"{name} must be an integer from {least} on, got {getattr(self, name)}")
+        if self.eval_sequences < 1:
+            raise MalformedInput(f"eval_sequences must be an integer from 1 on, got {self.eval_sequences}")
         if unknown := sorted(set(self.hosts or ()) - {*HOSTS, *STREAM_HOSTS}):
             raise MalformedInput(f"host {unknown[0]!r} is unknown; choose {', '.join((*HOSTS, RESIDUAL_TREE))}")
 
@@ -114,28 +109,18 @@ def read_source(folder: Path) -> ResultSource:
 # --- hosts ---------------------------------------------------------------------------------------------------
 
 
-def host_preset(source: Preset, name: str, setting: OptimumSetting) -> Preset:
-    """The preset under which E and U of this host are trained on: the source's task and shape, the host's least m."""
+def host_preset(source: Preset, name: str) -> Preset:
+    """The preset of this host: the source's task and shape, the host's least m."""
     m = default_m(name, source.heads, source.layers, source.head_dim, source.vocabulary)
     if source.residual and name != RESIDUAL_TREE:
         m = matching_dimension(replace(source.shape, residual=True))
-    rate = source.learning_rate if setting.learning_rate is None else setting.learning_rate
-    return replace(
-        source,
-        name=f"{source.task}/{name}/{source.variant}",
-        host=name,
-        m=m,
-        steps=max(1, setting.steps),
-        learning_rate=rate,
-        warmup=min(setting.warmup, setting.steps),
-        init_std=0.02,
-    )
+    return replace(source, name=f"{source.task}/{name}/{source.variant}", host=name, m=m)
 
 
 def embedded(source: ResultSource, name: str, setting: OptimumSetting) -> tuple[Trainer, Embedding]:
     """A trainer (float64) of this host with the E (and P) of the target and the host's own U. UtfproofError where the host is
     not defined here or does not carry the target."""
-    preset = host_preset(source.preset, name, setting)
+    preset = host_preset(source.preset, name)
     if source.preset.residual and name not in STREAM_HOSTS:
         raise MalformedInput(f"host {name} serves untied targets without a residual stream only")
     if not source.preset.residual and name == RESIDUAL_TREE:
@@ -185,28 +170,6 @@ def agreement(first: Trainer, second: Trainer, sequences: int) -> OptimumAgreeme
     return OptimumAgreement(difference, largest, different, positions)
 
 
-def train_on(start: Trainer, source: ResultSource, setting: OptimumSetting) -> dict[str, Any]:
-    """Scores before and after `steps` float32 steps from the embedded point, on batches that the target has not seen."""
-    values = {name: tensor.detach().clone() for name, tensor in start.model.trained.items()}
-    trainer = Trainer(start.preset, source.seed, max_memory=setting.max_memory)
-    trainer.set_parameters(values)
-    trainer.first_batch = source.preset.steps
-    before = trainer.evaluate(setting.eval_sequences)
-    while trainer.done < setting.steps:
-        trainer.step()
-    after = trainer.evaluate(setting.eval_sequences)
-    return {
-        "perturbation": 0.0,
-        "steps": setting.steps,
-        "learning_rate": start.preset.learning_rate,
-        "warmup": start.preset.warmup,
-        "before": scores_document(before),
-        "after": scores_document(after),
-        "dtype": "float32",
-        "eval_sequences": setting.eval_sequences,
-    }
-
-
 def scores_document(scores: Scores) -> dict[str, float | None]:
     """Of one model; None for a loss that is not finite."""
     document = {"loss": scores.loss, "accuracy": scores.accuracy, "accuracy_answers": scores.answers}
@@ -217,7 +180,7 @@ def scores_document(scores: Scores) -> dict[str, float | None]:
 
 
 def run(source: ResultSource, setting: OptimumSetting, progress: Callable[[str], None] | None = None) -> dict[str, Any]:
-    """The document of this target: every host with its agreement and what training on gives. Hosts that the folder's file has
+    """The document of this target: every host with its accuracy and agreement. Hosts that the folder's file has
     are kept; the file is written after each new one."""
     setting.check()
     path = None if setting.folder is None else setting.folder / f"{source.key}.json"
@@ -252,13 +215,7 @@ def _add(document: dict[str, Any], name: str, source: ResultSource, setting: Opt
     if trained.get("eval_sequences") != setting.eval_sequences:
         scores = scores_document(source.trainer.evaluate(setting.eval_sequences))
         trained.update(scores, eval_sequences=setting.eval_sequences)
-    held = document["hosts"].get(name, {"trained_on": []})
-    rate = source.preset.learning_rate if setting.learning_rate is None else setting.learning_rate
-    done = any(
-        (part["perturbation"], part["steps"], part["learning_rate"]) == (0, setting.steps, rate)
-        for part in held["trained_on"]
-    )
-    if done and held["eval_sequences"] == setting.eval_sequences:
+    if document["hosts"].get(name, {}).get("eval_sequences") == setting.eval_sequences:
         return
     try:
         start, embedding = embedded(source, name, setting)
@@ -277,7 +234,6 @@ def _add(document: dict[str, Any], name: str, source: ResultSource, setting: Opt
         "eval_sequences": setting.eval_sequences,
         "embedded": scores_document(start.evaluate(setting.eval_sequences)),
         "agreement": asdict(agreement(source.trainer, start, setting.eval_sequences)),
-        "trained_on": held["trained_on"] + ([] if done else [train_on(start, source, setting)]),
     }
 
 
@@ -318,9 +274,6 @@ _FORM = {
             "embedded": _SCORES,
             "agreement": {"largest_difference": NUMBER, "largest_logit": NUMBER},
             "eval_sequences": WHOLE,
-            "trained_on": [
-                {"perturbation": NUMBER, "steps": WHOLE, "learning_rate": NUMBER, "before": _SCORES, "after": _SCORES}
-            ],
         }
     ),
     "left_out": Each(str),
@@ -332,10 +285,7 @@ def check_document(document: Any, source: str) -> dict[str, Any]:
     if not isinstance(document, dict) or document.get("format") != FORMAT or document.get("version") != VERSION:
         raise MalformedInput(f"{source} is no result of optimum (format {FORMAT}, version {VERSION})")
     conform(document, _FORM, source)
-    parts = [
-        part[when] for host in document["hosts"].values() for part in host["trained_on"] for when in ("before", "after")
-    ]
-    for scores in (document["trained"], *(host["embedded"] for host in document["hosts"].values()), *parts):
+    for scores in (document["trained"], *(host["embedded"] for host in document["hosts"].values())):
         if not 0 <= scores.get("accuracy", 0) <= 1:
             raise MalformedInput(f"{source}: accuracy {scores['accuracy']} is not from 0 to 1")
     try:

@@ -10,10 +10,10 @@ from utfproof.training.presets import variant_of
 from utfproof.training.results import RunResult
 from utfproof.training.tables import mean_and_spread, percent
 
-HEADER = ["target", "host", "holds", "trained on from there", "training finds"]
+HEADER = ["target", "host", "holds", "training finds"]
 REMARK = (
-    "holds: accuracy of an embedded trained target, in percent; trained on: from that point, after so many steps; training "
-    "finds: the best schedule of at least as many steps from N(0, 0.02²) in the same host and setting."
+    "holds: accuracy of an embedded trained target, in percent; training finds: the best schedule of at least as many steps "
+    "from N(0, 0.02²) in the same host and setting."
 )
 _SAME = ("task", "heads", "layers", "head_dim", "residual", "norm", "mlp", "loss", "positions", "length", "min_hops")
 """Fields in which a run from scratch equals the target's."""
@@ -33,8 +33,6 @@ class Line:
     m: int
     embedded: float
     largest_difference: float
-    trained_on: float | None
-    steps: int
     found: tuple[float, ...]
     schedule: str
 
@@ -46,7 +44,6 @@ def optimum_lines(documents: Iterable[dict[str, Any]], runs: Sequence[RunResult]
 
 def _line(document: dict[str, Any], name: str, runs: Sequence[RunResult]) -> Line:
     target, host = document["preset"], document["hosts"][name]
-    on = next((part for part in host["trained_on"] if part["perturbation"] == 0), None)
     schedules: dict[str, list[float]] = {}
     for run in runs:
         theirs = run.preset
@@ -66,8 +63,6 @@ def _line(document: dict[str, Any], name: str, runs: Sequence[RunResult]) -> Lin
         host["m"],
         host["embedded"]["accuracy"],
         host["agreement"]["largest_difference"],
-        None if on is None else on["after"]["accuracy"],
-        0 if on is None else on["steps"],
         tuple(schedules.get(best, ())),
         best,
     )
@@ -78,10 +73,9 @@ def cells(lines: Iterable[Line]) -> list[list[str]]:
     found = []
     for line in lines:
         length = f", length {line.length}" if line.length else ""
-        on = "" if line.trained_on is None else f"{percent(line.trained_on)} ({line.steps} steps)"
         scratch = f"{mean_and_spread(line.found)} ({line.schedule})" if line.found else "–"
         target = f"{line.setting}: {line.task}, {line.variant}, width {line.width}{length}"
-        found.append([target, f"{line.host}, m = {line.m}", percent(line.embedded), on, scratch])
+        found.append([target, f"{line.host}, m = {line.m}", percent(line.embedded), scratch])
     return found
 
 

@@ -83,7 +83,6 @@ class Trainer:
         self.engine: PathEngine | WideEngine = chosen(self.model, self.task.input_ids)
         self.optimizer = self._optimizer()
         self.done = 0
-        self.first_batch = 0  # of the stream of training batches
         self.loss = torch.zeros((), device=device, dtype=torch.float64)
         self.accuracy = torch.zeros((), device=device, dtype=torch.float64)
         self._graph: Any = None
@@ -117,7 +116,7 @@ class Trainer:
 
     def step(self) -> None:
         """One step on fresh data; afterwards `loss` and `accuracy` are those of its batch before the step."""
-        batch = self.batch(self.first_batch + self.done)
+        batch = self.batch(self.done)
         rate = learning_rate(self.preset, self.done)
         for group in self.optimizer.param_groups:
             if self.on_gpu:
