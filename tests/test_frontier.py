@@ -375,7 +375,7 @@ def test_command(tmp_path, capsys):
     assert (tmp_path / "m.png").read_bytes()[:4] == b"\x89PNG"
     assert checker.main([str(folder)]) == 0
     capsys.readouterr()
-    assert run(["frontier", "-H", "2", "-L", "3", "--notion", "shared-attention", "--json", "--bounds"]) == 0
+    assert run(["frontier", "-H", "2", "-L", "3", "--notion", "shared-attention", "--json"]) == 0
     document = json.loads(capsys.readouterr().out)
     entry = next(
         e for e in document["entries"]

@@ -321,9 +321,8 @@ def test_bounds_of_one_kind_of_shape_are_not_taken_for_the_other():
     both = frontier([plain, stream], notions=[M, S])
     assert both.at(plain, Question(M)).reached.value == 32
     assert both.at(stream, Question(M)).reached.value == 50 == matching_dimension(stream)
-    assert all(bound.residual == shape.residual for shape, bound, _ in both.bounds)
     assert not any(bound.residual for bound in BOUNDS)
-    assert frontier([stream], bounds=BOUNDS).bounds == []
+    assert all(entry.reached is None for entry in frontier([stream], bounds=BOUNDS).entries)
     assert {"-residual" in name for name in both.certificates} == {True, False}
 
 
@@ -348,7 +347,7 @@ def test_claims_that_are_named_are_registered():
 def test_command(tmp_path, capsys):
     picture = tmp_path / "m.png"
     folder = tmp_path / "proofs"
-    assert run(["frontier", "--residual", "-H", "1..2", "-L", "1..2", "--bounds", "--plot", str(picture),
+    assert run(["frontier", "--residual", "-H", "1..2", "-L", "1..2", "--plot", str(picture),
                 "--certificates", str(folder)]) == 0  # fmt: skip
     out, err = capsys.readouterr()
     assert err == ""

@@ -44,13 +44,12 @@ def frontier(
     largest: Annotated[
         int | None, option("Make certificates of up to this many numbers, or as much checking; others are marked *.")
     ] = None,
-    which: Annotated[bool, option("Name the bound, its page and its certificate for every entry.", "--bounds")] = False,
 ) -> Outcome:
     """Show for each notion the least m that is proved and the least m that is reached.
 
     Every number has a certificate (--certificates, then: utfproof check DIR), but those marked *, which are made on demand,
     those marked **, whose certificate would take more than the checker allows, and those marked †, which a written proof
-    gives.
+    gives. --json names the bound, its page and its certificate for every number.
     """
     from utfproof.frontiers.table import LARGEST, frontier, shapes
 
@@ -80,7 +79,7 @@ def frontier(
 
         draw(found, plot)
     document = _document(found, files, None if plot is None else str(plot))
-    return Outcome(document, text=partial(_print, found, document, which=which))
+    return Outcome(document, text=partial(_print, found, document))
 
 
 def _notion(name: str) -> Notion:
@@ -111,20 +110,14 @@ def _side(side: Side | None, entry: FrontierEntry) -> dict[str, Any] | None:
     if side is None:
         return None
     document: dict[str, Any] = {"m": side.value, "status": side.status}
+    if side is entry.impossible and side.status != "certificate":
+        del document["m"]  # no host of any dimension will do; a certificate is about one that can be written for any
     if side.bound is not None:
         document |= {"bound": side.bound.name, "proves": str(side.bound.question), "place": side.bound.place}
         if side.bound.claim:
             document["claim"] = side.bound.claim
         if side.status == "certificate":
             document["file"] = file_name(side.bound, entry.shape)
-    return document
-
-
-def _why(side: Side, entry: FrontierEntry) -> dict[str, Any] | None:
-    """Why no host of any dimension will do; m is that of the certificate, which can be written for any."""
-    document = _side(side, entry)
-    if document is not None and side.status != "certificate":
-        del document["m"]
     return document
 
 
@@ -143,24 +136,17 @@ def _document(found: Found, files: list[str], picture: str | None) -> dict[str, 
                 "proved": _side(entry.proved, entry),
                 "reached": _side(entry.reached, entry),
                 "exact": entry.exact,
-                **({} if entry.impossible is None else {"impossible": _why(entry.impossible, entry)}),
+                **({} if entry.impossible is None else {"impossible": _side(entry.impossible, entry)}),
                 "paper": None
                 if entry.paper is None
                 else {"side": entry.paper.side, "m": entry.paper.value, "label": entry.paper.label,
                       "refuted": entry.paper_refuted},
             }
         )  # fmt: skip
-    bounds = [
-        {"shape": shape.document(), "name": bound.name, "side": bound.side,
-         "m": None if bound.side == "impossible" else value,
-         "question": str(bound.question), "place": bound.place, "evidence": bound.evidence}
-        for shape, bound, value in found.bounds
-    ]  # fmt: skip
     return {
         **_at_one_shape(found),
         **_gated(found),
         "entries": entries,
-        "bounds": bounds,
         "certificates": len(found.certified),
         "sides": {status: found.count(status) for status in _statuses(found)},
         "files": files,
@@ -205,7 +191,7 @@ def _statuses(found: Found) -> list[str]:
 # --- for people ----------------------------------------------------------------------------------------------
 
 
-def _print(found: Found, document: dict[str, Any], *, which: bool) -> None:
+def _print(found: Found, document: dict[str, Any]) -> None:
     from rich.text import Text
 
     from utfproof.frontiers.table import groups
@@ -216,10 +202,9 @@ def _print(found: Found, document: dict[str, Any], *, which: bool) -> None:
         for text in document["words"]:
             screen.print(Text(fill(text, WIDTH, break_on_hyphens=False)), end="\n\n")
         screen.print(Text("\n".join(document["side_by_side"])), end="\n\n")
-    for group in groups(found) if which or not single else ():
+    for group in groups(found) if not single else ():
         screen.print(Text(group.title, style="bold"))
-        lines = [*([] if single else _grid(found, group)), *(_named(found, group) if which else [])]
-        screen.print(Text("\n".join(lines)), end="\n\n")
+        screen.print(Text("\n".join(_grid(found, group))), end="\n\n")
     if not single and "gated_mlps" in document:
         screen.print(Text("functional, hosts with gated MLPs — all untied (all tied) targets ‡", style="bold"))
         screen.print(Text("\n".join(_gated_table(document["gated_mlps"]))), end="\n\n")
@@ -254,7 +239,7 @@ def _notes(found: Found, document: dict[str, Any]) -> list[str]:
         bounds = [side.bound for _, side in _sides(found, "proof")]
         claims = sorted({bound.claim for bound in bounds if bound is not None and bound.claim})
         notes.append(
-            f"† {sides['proof']} sides by a written proof, without a certificate (--bounds names its page"
+            f"† {sides['proof']} sides by a written proof, without a certificate (--json names its page"
             + (f"; checked by utfproof verify: {', '.join(claims)})." if claims else ").")
         )
     if any(entry.impossible is not None for entry in found.entries):
@@ -308,22 +293,3 @@ def _table(cells: dict[tuple[int, int], str]) -> list[str]:
     lines = ["   L  " + "  ".join(f"H = {h}".ljust(widths[h]) for h in heads)]
     lines += [f"  {length:2}  " + "  ".join(cells[h, length].ljust(widths[h]) for h in heads) for length in layers]
     return [line.rstrip() for line in lines]
-
-
-def _named(found: Found, group: FrontierGroup) -> list[str]:
-    from utfproof.frontiers.table import file_name
-
-    lines = []
-    for entry in found.of[group.questions[0]]:
-        if entry.impossible is not None:
-            why = entry.impossible
-            held = file_name(why.bound, entry.shape) if why.status == "certificate" and why.bound else why.status
-            named = f"{why.bound.name} ({why.bound.place})" if why.bound else ""
-            lines.append(f"      H = {entry.shape.heads}, L = {entry.shape.layers}: none by {named}, {held}")
-        for word, side in (("proved", entry.proved), ("reached", entry.reached)):
-            if side is None or side.bound is None:
-                continue
-            held = file_name(side.bound, entry.shape) if side.status == "certificate" else side.status
-            at = f"H = {entry.shape.heads}, L = {entry.shape.layers}"
-            lines.append(f"      {at}: {word} {side.value} by {side.bound.name} ({side.bound.place}), {held}")
-    return lines

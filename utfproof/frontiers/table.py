@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from itertools import product
 from pathlib import Path
@@ -91,7 +91,6 @@ class Frontier(Result):
     """Entries; the certificate of every side that has one is made on request."""
 
     entries: list[FrontierEntry]
-    bounds: list[tuple[Shape, Bound, int]] = field(default_factory=list)
 
     @cached_property
     def certified(self) -> dict[str, tuple[Bound, Shape, int]]:
@@ -176,7 +175,6 @@ def frontier(
         if shape.d_in != shape.d_out:
             raise MalformedInput(f"the frontier is for d_in = d_out, got {shape}, d_out = {shape.d_out}")
         known = _known(shape, largest, bounds)
-        found.bounds += [(shape, bounds[i], side.value) for i, side in known.items()]
         for question in QUESTIONS:
             if question.notion in notions:
                 at = question, shape.layers, shape.residual
