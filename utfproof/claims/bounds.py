@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import reduce
 from math import comb
 from operator import matmul
@@ -19,6 +20,7 @@ from utfproof.claims.claim import KNOWN, Agreed, Check, Figure, Instance, Run
 from utfproof.claims.decisions import decided, dense, rank_of_matrix
 from utfproof.claims.named import CONDITIONS, DIMENSIONS
 from utfproof.constructions.random import integer_target
+from utfproof.errors import MalformedInput, Undecided
 from utfproof.frontiers.interval import interval
 from utfproof.frontiers.questions import ALMOST_ALL, Question
 from utfproof.ground.notions import BOTH_FREE, Notion
@@ -155,7 +157,8 @@ def least_at(
     at: Sequence[Sequence[int]] | None = None,
     every: str = "host",
 ) -> Iterator[Instance]:
-    """This construction serves at m dimensions, or without `host`: no host of fewer does. By a certificate either way.
+    """This construction serves at m dimensions, and no bound refutes that; or without `host`: no host of fewer does. By a
+    certificate either way.
 
     m: a name of `FORMULAS`. more: dimensions of the host beyond it. where: names of `CONDITIONS`, at: shapes, at which the row
     applies. every: "tied host" where the bound is about those alone.
@@ -163,12 +166,21 @@ def least_at(
     entry = [shape.heads, shape.layers, shape.head_dim, shape.d_in]
     if (at is not None and entry not in at) or not all(CONDITIONS[name](shape) for name in where):
         return
-    size = FORMULAS[m](shape) + more
-    if host is not None:
-        yield decided(host, shape, size) if notion == Notion.MATCHING else served(host, shape, least=size)
-    elif size > 1:
-        generic = targets.replace("almost all", "generic")
-        yield below(shape, size - 1, Notion(notion), generic, free=free, every=every)
+    size, generic = FORMULAS[m](shape) + more, targets.replace("almost all", "generic")
+    if host is None:
+        if size > 1:
+            yield below(shape, size - 1, Notion(notion), generic, free=free, every=every)
+        return
+    found = decided(host, shape, size) if notion == Notion.MATCHING else served(host, shape, least=size)
+    yield replace(found, holds=found.holds and not _refuted(shape, size, Notion(notion), generic, free))
+
+
+def _refuted(shape: Shape, m: int, notion: Notion, targets: str, free: str | None) -> bool:
+    """Whether some bound says that no host of m dimensions serves these targets."""
+    try:
+        return not dimension_certificate(shape, m, notion=notion, targets=targets, free=free).universal
+    except (MalformedInput, Undecided):  # no bound is proved there, or it says nothing
+        return False
 
 
 def below_root(shape: Shape, every: str = "host") -> Instance:

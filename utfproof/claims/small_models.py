@@ -98,12 +98,6 @@ LOGIT_MAPS: dict[str, plain.Attention] = {
 }
 
 
-# --- two hosts of one layer, below M (docs/proofs/fibre-dimension.md section 3) ------------------------------------
-
-
-# --- shared attention: does (E, U) serve this target? --------------------------------------------------------------
-
-
 # --- targets with biases, and their inputs ------------------------------------------------------------------------
 
 BIASES = ("b_Q", "b_K", "b_V", "b_O", "b_E", "b_U")
