@@ -87,7 +87,6 @@ def test_a_librarys_model_is_read_and_embedded_or_refused_by_name(name):
 CONTRADICTIONS = {
     "attention_dir": "bidirectional",
     "attn_scale": 7.0,
-    "positional_embedding_type": "rotary",
     "attn_scores_soft_cap": 0.3,
 }
 

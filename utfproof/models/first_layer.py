@@ -17,7 +17,7 @@ from utfproof.errors import MalformedInput
 from utfproof.ground.resources import require_memory
 from utfproof.models.attention import LayerAttention, ModelAttention
 from utfproof.models.live import callers_code, confirmed, in_float64, require_module, whole_model
-from utfproof.models.reading import Forward, Reading
+from utfproof.models.reading import Reading
 from utfproof.shapes import positive_integer
 
 HIDDEN = -5e3
@@ -99,8 +99,7 @@ def _part_of(
         ids=ids,
     )
     witness = f"the activations at {name or place} of {place} in float64{softmax} and evaluation mode"
-    others = {"int32 ids": source.asked("int32"), "gradients switched on": source.asked(gradients=True)}
-    return confirmed(reading, source.asked(), witness, seed, others)
+    return confirmed(reading, source.asked, witness, seed)
 
 
 def _ids(tokens: Sequence[int]) -> np.ndarray:
@@ -142,17 +141,15 @@ class _Source:
         self.twin, self.spot, self.name, self.ids, self.positions = twin, spot, name, ids, positions
         self.upcast = False
 
-    def _run(
-        self, tokens: np.ndarray, probe: Any = None, ids: str = "int64", gradients: bool = False
-    ) -> tuple[Any, np.ndarray]:
+    def _run(self, tokens: np.ndarray, probe: Any = None) -> tuple[Any, np.ndarray]:
         """The one attention call on tokens [batch, n], and the output [batch, n, D]."""
         import torch
 
         from utfproof.models.tracing import attention_before
 
-        given = torch.from_numpy(self.ids[tokens].astype(ids))
+        given = torch.from_numpy(self.ids[tokens])
         with (
-            torch.set_grad_enabled(gradients),
+            torch.no_grad(),
             callers_code(f"{self.name} is not reached on tokens {list(tokens.shape)}"),
         ):
             trace, out = attention_before(self.twin, self.spot, given, probe)
@@ -166,9 +163,9 @@ class _Source:
             raise MalformedInput(f"the output at {self.name} is not [batch, n, width] for tokens [batch, n]")
         return trace.calls[0], out.detach().double().numpy()
 
-    def asked(self, ids: str = "int64", gradients: bool = False) -> Forward:
+    def asked(self, tokens: np.ndarray) -> np.ndarray:
         """Token numbers [batch, n] -> activations [batch, n, D]."""
-        return lambda tokens: self._run(np.asarray(tokens), None, ids, gradients)[1]
+        return self._run(np.asarray(tokens))[1]
 
     def rows(self, max_memory: int | None) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Queries, keys and values [T P, H, d] of every token at every position, keys and values repeated for shared ones."""

@@ -24,7 +24,7 @@ Tables = tuple[np.ndarray, np.ndarray]
 """cos and sin of rotated positions, [P, r]."""
 HIDDEN = -1e4
 """Logits that hide a key are this or less."""
-ROTATION = ("rotary_base", "rotary_dim", "rotary_adjacent_pairs")
+ROTATION = "rotary_adjacent_pairs"
 EMBEDDINGS = ("embedding", "embed", "token_embedding", "tok_emb", "token_emb", "wte")
 POSITIONS = ("pos", "position", "pos_embedding", "position_embedding", "pos_embed", "pos_emb", "wpe")
 OUTPUTS = ("unembed", "unembedding", "lm_head", "head", "output", "out", "readout")
@@ -153,7 +153,7 @@ def _positions(claims: Claims, name: str, width: int, settings: Settings) -> np.
 
 _USUAL = {"attention_dir": "causal", "scale": "1/sqrt(d)", "window_size": 0, "attn_scores_soft_cap": 0}
 _LENS_ASKED = tuple(name for name in ASKED if name not in ("residual", "add_zero_attn"))
-_LENS_ASSUMED = _USUAL | {"rotary_base": 10000.0, "rotary_dim": "all", "rotary_adjacent_pairs": False}
+_LENS_ASSUMED = _USUAL | {ROTATION: False}
 LAYOUTS = (
     Layout(
         "transformer-lens",
@@ -170,7 +170,7 @@ LAYOUTS = (
         ("q.weight", "k.weight", "v.weight", "o.weight"),
         _LENS_ASKED,
         _lens_4,
-        {"residual": True, "rotary_adjacent_pairs": True, "window_size": 0},
+        {"residual": True, ROTATION: True, "window_size": 0},
         _LENS_ASSUMED,
     ),
     Layout(
@@ -207,7 +207,7 @@ def settings_of(file: TensorFile, layout: Layout, config: Mapping[str, Any] | No
     if config is not None:
         own = dict(config)
         if layout.marks[0] == "q.weight":  # a bridge obeys neither of these fields
-            own.pop("rotary_adjacent_pairs", None)
+            own.pop(ROTATION, None)
             own.pop("window_size", None)
             for name in ("use_attn_scale", "scale_attn_by_inverse_layer_idx", "use_local_attn"):
                 wrong = own.get(name) not in (None, name == "use_attn_scale")
@@ -227,11 +227,8 @@ def read_model(layout: Layout, settings: Settings, tables: Tables | None = None)
     claims = Claims(file)
     arrays = {name: np.ascontiguousarray(array) for name, array in layout.arrays(claims, prefixes, settings).items()}
     sizes = _sizes(arrays, settings, len(prefixes))
-    asked = [
-        name for name in layout.asked if name not in ROTATION or settings.get("positional_embedding_type") == "rotary"
-    ]
-    held = tables is not None or claims.has(prefixes[0] + "rotary_cos")
-    unknown = unknown_fields(settings, [n for n in asked if not (held and n in ROTATION[:2])])
+    asked = [name for name in layout.asked if name != ROTATION or settings.get("positional_embedding_type") == "rotary"]
+    unknown = unknown_fields(settings, asked)
     if settings.get("residual") is None:
         raise file.refuse(f"a state dict does not show whether there is a residual stream: pass {ASKED['residual'][1]}")
     for name, value in layout.assumed.items():
@@ -315,8 +312,7 @@ def _layers(
         near = kinds is None or kinds[layer] == "local"
         rotary = None
         if settings.get("positional_embedding_type") == "rotary":
-            held = _stored_tables(claims, settings, prefix) or tables
-            rotary = _rotary(settings, sizes, held, near and kinds is not None)
+            rotary = _rotary(settings, _stored_tables(claims, settings, prefix) or tables)
         out.append(LayerAttention(causal, window if near else None, cap if cap and cap > 0 else None, None, rotary))
     return tuple(out)
 
@@ -327,22 +323,17 @@ def _stored_tables(claims: Claims, settings: Settings, prefix: str) -> Tables | 
         return None
     cos, sin = (claims.take(f"{prefix}rotary_{n}", claims.axes(f"{prefix}rotary_{n}", 2)) for n in ("cos", "sin"))
     pairs = cos.shape[1] // 2
-    step = slice(0, 2 * pairs, 2) if settings.get("rotary_adjacent_pairs") else slice(pairs)
+    step = slice(0, 2 * pairs, 2) if settings.get(ROTATION) else slice(pairs)
     return cos[:, step], sin[:, step]
 
 
-def _rotary(settings: Settings, sizes: Mapping[str, int], tables: Tables | None, local: bool) -> Rotary:
-    """The rotation: the model's own tables where there are any, the usual formula otherwise."""
-    adjacent = settings.get("rotary_adjacent_pairs")
-    if tables is not None:
-        return Rotary(tables[0].astype(np.float64), tables[1].astype(np.float64), adjacent)
-    said = settings.get("rotary_dim")
-    turned = sizes["d_head"] if said == "all" else said
-    if turned > sizes["d_head"] or turned % 2:
-        raise settings.file.refuse(f"{said} coordinates rotate: expected an even number, at most {sizes['d_head']}")
-    base = (local and settings.get("rotary_base_local")) or settings.get("rotary_base")
-    factor = float(settings.get("rotary_scaling_factor", 1.0))
-    return Rotary.of_base(settings.get("n_ctx", ANY_LENGTH), turned // 2, float(base), adjacent, factor)
+def _rotary(settings: Settings, tables: Tables | None) -> Rotary:
+    """The rotation by the model's own tables. MalformedInput where a file does not hold them."""
+    if tables is None:
+        raise settings.file.refuse(
+            "it rotates positions, and the file holds no tables of cos and sin: compare it live (--module)"
+        )
+    return Rotary(tables[0].astype(np.float64), tables[1].astype(np.float64), settings.get(ROTATION))
 
 
 def _take_masks(claims: Claims, layers: tuple[LayerAttention, ...], prefixes: list[str]) -> None:
@@ -379,7 +370,7 @@ def _shown(
     """Every field that changes outputs, as it was taken and on whose word."""
     rows = {}
     for name, (word, _) in ASKED.items():
-        if name in ROTATION and settings.get("positional_embedding_type") != "rotary":
+        if name == ROTATION and settings.get("positional_embedding_type") != "rotary":
             continue
         if name in unknown or settings.said(name):
             value = factors[0] if name == "scale" else settings.get(name)

@@ -9,7 +9,7 @@ import numpy as np
 
 from utfproof.errors import MalformedInput
 from utfproof.models.attention import LayerAttention, ModelAttention, attention_kernel
-from utfproof.models.live import TWIN, confirmed, in_float64, module_outputs, other_ways
+from utfproof.models.live import TWIN, confirmed, in_float64, module_outputs
 from utfproof.models.reading import ANY_LENGTH, PARTS, Reading
 from utfproof.systems.mlp import MLP
 
@@ -85,7 +85,7 @@ def from_parts(
         return reading
     live, mode = (in_float64(forward), TWIN) if hasattr(forward, "state_dict") else (forward, "")
     witness = f"the forward pass of {name}{mode}"
-    return confirmed(reading, module_outputs(live), witness, seed, other_ways(live))
+    return confirmed(reading, module_outputs(live), witness, seed)
 
 
 def _array(value: Any, name: str, axes: int) -> np.ndarray:

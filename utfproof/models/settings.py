@@ -23,8 +23,6 @@ ASKED: dict[str, tuple[str, str]] = {
     "output_logits_soft_cap": ("cap of outputs", '--config with "output_logits_soft_cap" (-1 where there is none)'),
     "add_zero_attn": ("attention to no token", '--config with "add_zero_attn"'),
     "residual": ("residual stream", "--residual or --no-residual"),
-    "rotary_base": ("base of the rotation", '--config with "rotary_base"'),
-    "rotary_dim": ("rotated coordinates", '--config with "rotary_dim"'),
     "rotary_adjacent_pairs": ("adjacent pairs are rotated", '--config with "rotary_adjacent_pairs"'),
     "others": ("other fields of the configuration", CONFIG),
 }
@@ -56,8 +54,6 @@ READ: dict[str, Callable[[Any], bool]] = {
     "scale": lambda value: value == "1/sqrt(d)" or (number(value) and value != 0),
     "attn_scale": lambda value: number(value) and value != 0,
     "positional_embedding_type": among("standard", "rotary", "none"),
-    "rotary_dim": lambda value: count(value) and value % 2 == 0,
-    **dict.fromkeys(("rotary_base", "rotary_base_local", "rotary_scaling_factor"), lambda v: number(v) and v > 0),
     "attn_scores_soft_cap": number,
     **dict.fromkeys(("use_attn_scale", "use_local_attn", "rotary_adjacent_pairs", "residual"), _SWITCH),
     "scale_attn_by_inverse_layer_idx": _SWITCH,
@@ -107,6 +103,7 @@ _NAMES = (
     "decoder_start_token_id tie_word_embeddings NTK_by_parts_low_freq_factor NTK_by_parts_high_freq_factor "
     "NTK_by_parts_factor NTK_original_ctx_len yarn_factor yarn_attention_factor yarn_beta_fast yarn_beta_slow "
     "yarn_original_max_position_embeddings yarn_truncate yarn_global_attn_only norm_topk_prob "
+    "rotary_dim rotary_base rotary_base_local rotary_scaling_factor "
     "task accuracy steps dropout batch_first written_by architecture original_architecture"
 )
 WITHOUT_EFFECT = frozenset(_NAMES.split())
