@@ -180,22 +180,6 @@ def _stored(name: str, matrices: tuple[Any, ...]) -> dict[str, np.ndarray]:
     }
 
 
-def _bytes(host: Universal, d_in: int) -> int:
-    """Size of the exported tensors, from the shapes alone."""
-    total = 8 * d_in * host.m
-    layers = 1 if host.tied else host.shape.layers
-    parts: list[Any] = [host.U]
-    for layer in range(layers):
-        for head in range(host.shape.heads):
-            maps = host.maps(layer, head)
-            parts += [maps.query, maps.key, *maps.value]
-    for part in parts:
-        total += 8 * part.nonzeros if isinstance(part, SelectionMatrix) else 8 * int(np.prod(part.shape, dtype=object))
-    for array in {} if host.mlp is None else host.mlp.arrays.values():
-        total += 8 * int(np.prod(array.shape, dtype=object))
-    return total
-
-
 def _layers(kernel: Kernel, shape: Shape) -> tuple[LayerAttention, ...]:
     """Each layer's attention. MalformedInput where it is not for this shape, NotDefined where a part of the package's own
     kernels has no text for torch."""
@@ -255,7 +239,7 @@ def write_module(
     require_embedding(host, E, *((vocabulary, positions) if ids is None else (vocabulary * positions, 0)))
     shape = host.shape
     layers = _layers(kernel, shape)
-    require_memory(3 * _bytes(host, shape.d_in), f"exporting a host at {shape}, m = {host.m},", max_memory)
+    require_memory(24 * shape.d_in * host.m, f"exporting a host at {shape}, m = {host.m},", max_memory)
     arrays = {"E": np.asarray(E, dtype=np.float64), **_stored("U", (host.U,))}
     arrays |= {"ids": ids.astype(np.int64)} if ids is not None else {}
     context, compared = limits
