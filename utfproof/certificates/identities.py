@@ -33,7 +33,7 @@ class IdentityKind:
     @property
     def targets(self) -> str:
         """Which targets, as the certificate says it."""
-        return self.identity.targets or self.entry.targets
+        return self.entry.targets
 
     @property
     def free(self) -> str | None:

@@ -51,13 +51,11 @@ EVERYWHERE, EQUAL, SCALAR = Domain(), Domain("d_in = d_out", equal_widths), Doma
 @dataclass(frozen=True)
 class Identity:
     """What certificates of kind `identity` say of a construction. words: of the blocks of E (and of U where it is free); None
-    for an embedding of rational functions, which a checker computes at a drawn target. targets: as such a certificate says
-    it, where the record says it in another way. host: the host's name in the format, where that is another one.
-    moves: how many moves of blocks a checker follows, where the format has a standard
+    for an embedding of rational functions, which a checker computes at a drawn target. host: the host's name in the
+    format, where that is another one. moves: how many moves of blocks a checker follows, where the format has a standard
     embedding."""
 
     words: Callable[[Shape], tuple[Blocks, Blocks | None]] | None = None
-    targets: str = ""
     host: str = ""
     moves: Callable[[Shape], int] | None = None
 
