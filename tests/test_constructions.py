@@ -103,6 +103,27 @@ def test_entries_are_bits_and_at_most_m_per_matrix(name, dims):
 
 
 @pytest.mark.parametrize("dims", PRINTED_TREE_RANKS)
+def test_the_printed_tree_copies_each_block_into_its_child_and_nothing_else(dims):
+    """R_V^{l,h} from the text: ones from each block of depth l - 1 to its child h, as far as both reach; or its transpose."""
+    shape = Shape(*dims)
+    H, L = shape.heads, shape.layers
+    blocks, end = {}, 0
+    for depth in range(L + 1):
+        width = shape.d_in if depth == L else 2 * H * shape.head_dim
+        for word in itertools.product(range(H), repeat=depth):
+            blocks[word], end = (end, width), end + width
+    rows, columns = (build_host(f"printed-tree-{name}", shape) for name in ("row", "column"))
+    for layer, head in itertools.product(range(L), range(H)):
+        wanted = np.zeros((end, end), dtype=int)
+        for word in itertools.product(range(H), repeat=layer):
+            (parent, wide), (child, narrow) = blocks[word], blocks[*word, head]
+            for i in range(min(wide, narrow)):
+                wanted[parent + i, child + i] = 1
+        assert np.array_equal(rows.maps(layer, head).value[0].to_dense(int), wanted)
+        assert np.array_equal(columns.maps(layer, head).value[0].to_dense(int), wanted.T)
+
+
+@pytest.mark.parametrize("dims", PRINTED_TREE_RANKS)
 @pytest.mark.parametrize("name", ["printed-tree-row", "printed-tree-column"])
 def test_printed_tree_ranks(name, dims):
     shape = Shape(*dims)
