@@ -123,6 +123,34 @@ def test_the_printed_tree_copies_each_block_into_its_child_and_nothing_else(dims
         assert np.array_equal(columns.maps(layer, head).value[0].to_dense(int), wanted.T)
 
 
+@pytest.mark.parametrize("dims", [(1, 1, 1, 1), (1, 3, 2, 3), (2, 1, 1, 2), (2, 2, 1, 5), (3, 2, 2, 1)])
+def test_printed_hosts_of_equal_blocks_read_where_the_text_says(dims):
+    """One head: readers at B_l, a left shift, U at B_{L+1}. Looped: R_Q^h = R_V^h U_Q, R_K^h = R_V^h U_K, U at the root."""
+    shape = Shape(*dims)
+    d, L, b = shape.head_dim, shape.layers, max(2 * shape.head_dim, shape.d_in)
+
+    def parts(host, layer, head):
+        maps = host.maps(layer, head)
+        return [matrix.to_dense(int) for matrix in (maps.query, maps.key, maps.value[0])]
+
+    looped = build_host("printed-looped", shape)
+    one = np.eye(looped.m, dtype=int)
+    for head in range(shape.heads):
+        query, key, value = parts(looped, 0, head)
+        assert np.array_equal(query, value @ one[:, :d])
+        assert np.array_equal(key, value @ one[:, d : 2 * d])
+    assert np.array_equal(looped.U.to_dense(int), one[:, : shape.d_in])
+    if shape.heads == 1:
+        single = build_host("printed-single-head", shape)
+        one = np.eye(single.m, dtype=int)
+        for layer in range(L):
+            query, key, value = parts(single, layer, 0)
+            assert np.array_equal(query, one[:, layer * b : layer * b + d])
+            assert np.array_equal(key, one[:, layer * b + d : layer * b + 2 * d])
+            assert np.array_equal(value, np.eye(single.m, k=-b, dtype=int))
+        assert np.array_equal(single.U.to_dense(int), one[:, L * b : L * b + shape.d_in])
+
+
 @pytest.mark.parametrize("dims", PRINTED_TREE_RANKS)
 @pytest.mark.parametrize("name", ["printed-tree-row", "printed-tree-column"])
 def test_printed_tree_ranks(name, dims):
