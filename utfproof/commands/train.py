@@ -171,21 +171,8 @@ def name_values(items: list[str]) -> dict[str, Any]:
 
 
 def _document(result: RunResult) -> dict[str, Any]:
-    names = (
-        "setting",
-        "seed",
-        "steps",
-        "complete",
-        "stopped_early",
-        "device",
-        "dtype",
-        "engine",
-        "accuracy",
-        "accuracy_answers",
-        "loss",
-    )
-    more = ("eval_sequences", "seconds", "parameters", "note", "key")
-    return {name: getattr(result, name) for name in (*names, *more)}
+    left_out = ("preset", "curve")
+    return {name: value for name, value in vars(result).items() if name not in left_out} | {"key": result.key}
 
 
 def _rows(preset: Preset, found: list[RunResult]) -> dict[str, str]:

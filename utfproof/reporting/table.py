@@ -1,4 +1,4 @@
-"""The claims as a table for terminals, wide or narrow. Data is never read as markup."""
+"""The claims for terminals: a summary, or every claim with its evidence. Data is never read as markup."""
 
 from __future__ import annotations
 
@@ -23,11 +23,7 @@ from utfproof.reporting.document import (
 
 if TYPE_CHECKING:
     from rich.console import Console
-    from rich.table import Table
     from rich.text import Text
-
-NARROW = 130
-"""Below this many columns of the terminal the table stacks its fields."""
 
 STYLES = {"holds": "green", "holds after repair": "cyan", "fails as printed": "yellow", "open": "magenta"}
 BROKEN = "bold red"
@@ -36,40 +32,6 @@ SCREEN = 79
 REST = "all with statements and evidence: --full, or --html FILE.html; one: verify NAME"
 SHORT = {"holds after repair": "after repair", "fails as printed": "fails"}
 """Verdicts as heads of columns."""
-
-
-def claims_table(document: dict[str, Any], *, narrow: bool = False) -> Table:
-    """A rich table of the claims: id, statement, notion, verdict, instances and evidence, or (narrow) the same in three
-    columns, for 80 characters. Raises MalformedInput for a document without its fields."""
-    from rich import box
-    from rich.table import Table
-
-    table = Table(box=box.SIMPLE_HEAD, show_lines=False, pad_edge=False, leading=1 if narrow else 0, expand=True)
-    if narrow:
-        table.add_column("claim", ratio=6, overflow="fold")
-        table.add_column("verdict, notion", min_width=18, overflow="fold")
-        table.add_column("instances, evidence", ratio=4, overflow="fold")
-    else:
-        longest = max((len(str(claim["id"])) for claim in claims_of(document)), default=0)
-        table.add_column("claim", min_width=min(longest, 36), overflow="fold")
-        table.add_column("statement", ratio=2, overflow="fold")
-        table.add_column("notion", min_width=18, overflow="fold")
-        table.add_column("verdict", min_width=18, overflow="fold")
-        table.add_column("instances", ratio=1, overflow="fold")
-        table.add_column("evidence", ratio=1, overflow="fold")
-    for claim in claims_of(document):
-        cells = [
-            _name(claim),
-            _text(claim["statement"]),
-            _notion(claim),
-            _verdict(claim),
-            _instances(claim),
-            _evidence(claim),
-        ]
-        if narrow:
-            cells = [_stack(cells[0], cells[1]), _stack(cells[3], cells[2]), _stack(cells[4], cells[5])]
-        table.add_row(*cells)
-    return table
 
 
 def summary_lines(document: dict[str, Any]) -> list[Text]:
@@ -142,54 +104,40 @@ def print_summary(document: dict[str, Any], console: Console) -> None:
 
 
 def print_claims(document: dict[str, Any], console: Console) -> None:
-    """The table in the console's width, the problems of broken claims below it, then the summary line."""
-    console.print(claims_table(document, narrow=console.width < NARROW))
-    lines = problem_lines(document)
-    for line in lines:
-        console.print(line, overflow="fold")
-    if lines:
+    """Every claim with its statement and evidence, the problems of broken claims, then the summary line.
+    Raises MalformedInput for a document without its fields."""
+    from rich.padding import Padding
+
+    for claim in claims_of(document):
+        head, *details = claim_lines(claim)
+        console.print(head, overflow="fold")
+        for line in details:
+            console.print(Padding(line, (0, 0, 0, 2)), overflow="fold")
         console.print()
-    for line in summary_lines(document):
+    for line in [*problem_lines(document), *summary_lines(document)]:
         console.print(line, overflow="fold")
+
+
+def claim_lines(claim: dict[str, Any]) -> list[Text]:
+    """Name and verdict; statement; notion and instances; evidence."""
+    from rich.text import Text
+
+    head = Text("  ").join(
+        [
+            _text(claim["id"], "bold"),
+            _text(claim["verdict"], STYLES.get(str(claim["verdict"]), "bold")),
+            *([_text("BROKEN", BROKEN)] if problems_of(claim) else []),
+        ]
+    )
+    places = (("", "notion"), ("holds at ", "smallest"), ("fails at ", "counterexample"), ("", "grid_note"))
+    known = "; ".join(f"{words}{plain(claim[name])}" for words, name in places if claim[name])
+    theorems = theorem_names(claim)  # they say more than the name of the evidence does
+    kinds = [str(kind) for kind in claim["evidence"] if not theorems or kind not in (BUILT, STATED, UNSOUND)]
+    shown = [known, ", ".join(kinds), *theorems]
+    return [head, _text(claim["statement"]), *(_text(line, "dim") for line in shown if line)]
 
 
 def _text(value: object, style: str = "") -> Text:
     from rich.text import Text
 
     return Text(plain(value).replace("\t", " "), style=style)
-
-
-def _stack(*parts: Text) -> Text:
-    from rich.text import Text
-
-    return Text("\n").join(part for part in parts if part.plain)
-
-
-def _name(claim: dict[str, Any]) -> Text:
-    return _text(claim["id"], "bold")
-
-
-def _notion(claim: dict[str, Any]) -> Text:
-    return _text(claim["notion"] or "–", "" if claim["notion"] else "dim")
-
-
-def _verdict(claim: dict[str, Any]) -> Text:
-    verdict = _text(claim["verdict"], STYLES.get(str(claim["verdict"]), "bold"))
-    return _stack(_text("BROKEN", BROKEN), verdict) if problems_of(claim) else verdict
-
-
-def _instances(claim: dict[str, Any]) -> Text:
-    parts = []
-    if claim["smallest"] is not None:
-        parts.append(_text(f"holds at {claim['smallest']}"))
-    if claim["counterexample"] is not None:
-        parts.append(_text(f"fails at {claim['counterexample']}"))
-    if claim["grid_note"]:
-        parts.append(_text(claim["grid_note"]))
-    return _stack(*parts)
-
-
-def _evidence(claim: dict[str, Any]) -> Text:
-    lines = theorem_names(claim)  # they say more than the name of the evidence does
-    kinds = [str(kind) for kind in claim["evidence"] if not lines or kind not in (BUILT, STATED, UNSOUND)]
-    return _stack(_text(", ".join(kinds), "dim"), *(_text(line, "dim") for line in lines))
