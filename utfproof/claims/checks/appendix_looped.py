@@ -88,6 +88,18 @@ def _clash(left: np.ndarray, right: np.ndarray) -> tuple[int, int] | None:
     return None
 
 
+@each("thm:designed-R-looped/blocks-once")
+def looped_blocks_once(shape: Shape) -> Iterator[Instance]:
+    """Blocks that occur twice in the proof's list, and blocks that the printed host's readers and its U both use."""
+    H, L, width = shape.heads, shape.layers, max(2 * shape.head_dim, shape.d_in)
+    listed = [word for length in range(L + 1) for word in plain.words(H, length)] + list(plain.words(H, L))
+    rows, columns = r_all(build_host("printed-looped", shape)).coordinates()
+    reads = columns < 2 * shape.head_dim * shape.word_count
+    shared = len(set((rows[reads] // width).tolist()) & set((rows[~reads] // width).tolist()))
+    both = agree({"the proof's list": len(listed) - len(set(listed)), "the host's readers": shared})
+    yield both.at(shape, f"{both} blocks", holds=both.value == 0)
+
+
 @each("thm:designed-R-looped/bookkeeping")
 def looped_bookkeeping(shape: Shape) -> Iterator[Instance]:
     """The printed sum in blocks, against the list of contents and its count."""
@@ -180,3 +192,14 @@ def random_tied_commuting(run: Run) -> Iterator[Instance | Figure]:
     both = agree({"FLINT": rational.rank(stacked) > m, "modulo a prime": rank_modulo(stacked) > m})
     detail = f"a span of {span}; rows of host and targets together exceed {m} dimensions"
     yield both.at(shape, detail, holds=not both, m=m)
+
+
+@each("thm:looped_random-R/disjoint-supports")
+def disjoint_supports(shape: Shape) -> Iterator[Instance]:
+    """Rows of R_all that more than one column uses."""
+    host = build_host("printed-looped", shape)
+    shared = int((np.bincount(r_all(host).coordinates()[0]) > 1).sum())
+    slow = sum(sum(map(bool, row)) > 1 for row in plain.equations(host))
+    both = agree({"index maps": shared, "plain integers": slow})
+    yield both.at(shape, f"{both} coordinates are used twice", holds=both.value == 0, m=host.m)
+    yield decided("tied", shape, part=BESIDE)

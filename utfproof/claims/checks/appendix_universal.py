@@ -16,7 +16,7 @@ from utfproof.claims.decisions import matched, symbolic
 from utfproof.constructions import build_host
 from utfproof.constructions.random import integer_target
 from utfproof.matching import embed, r_all
-from utfproof.shapes import Shape
+from utfproof.shapes import Shape, matching_dimension
 from utfproof.systems import Target, Universal
 
 Sizes = Sequence[tuple[int, int]]
@@ -135,6 +135,18 @@ def unembedding(shape: Shape) -> Iterator[Instance]:
 def selectors(shape: Shape) -> Iterator[Instance]:
     """R_w R_Q and R_w R_K against the selectors of the sub-blocks."""
     yield from _reading(shape, ("Q", "K"))
+
+
+@each("thm:designed-R/width-map")
+def width_map(shape: Shape) -> Iterator[Instance]:
+    """How many columns the last R_V of the printed tree moves, against the width of the blocks."""
+    parents, width = shape.leaves // shape.heads, 2 * shape.heads * shape.head_dim
+    value = build_host("printed-tree-row", shape).maps(shape.layers - 1, 0).value[0]
+    moved = {"index maps": value.nonzeros, "widths": parents * min(width, shape.d_in)}
+    if matching_dimension(shape) <= 60:
+        moved["plain rank"] = plain.rank(value)
+    both = agree(moved)
+    yield both.at(shape, f"{both} of {parents * width}", holds=both.value == parents * width)
 
 
 # --- the figure --------------------------------------------------------------------------------------------------------

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import pairwise
 
 from utfproof.claims.claim import Figure, Instance, Run, agree, check
 from utfproof.claims.decisions import decided
@@ -110,6 +111,28 @@ def normalisation_helps(run: Run) -> Iterator[Instance | Figure]:
         table = paper.ABLATIONS[task]
         for name, before, after in zip(KINDS, table["attention-only"], table["residual and LN"], strict=False):
             yield Instance(f"{task}, {name}", after > before, f"rises by {after - before:.1f}")
+
+
+@check("sec:experiments/more-depth")
+def more_depth(run: Run) -> Iterator[Instance | Figure]:
+    """Each task against the next deeper one: the accuracy, and what the fully trained model is ahead."""
+    for column, kind in enumerate(KINDS):
+        for task, deeper in pairwise(HOPS):
+            if paper.TABLE_ROWS[deeper]["layers"] > paper.TABLE_ROWS[task]["layers"]:
+                near, far = (paper.SUMMARY_ATTENTION_ONLY[name] for name in (task, deeper))
+                lower, farther = far[column] < near[column], far[-1] - far[column] > near[-1] - near[column]
+                detail = f"{near[column]} of {near[-1]} to {far[column]} of {far[-1]}"
+                yield Instance(f"{kind}, {task} to {deeper}", lower if lower == farther else None, detail)
+
+
+@check("sec:experiments/frozen-mlp")
+def frozen_mlp(run: Run) -> Iterator[Instance | Figure]:
+    """Both kinds of host: with LN without and with MLPs; with MLPs without and with LN."""
+    table = paper.ABLATIONS["2-hop"]
+    for column, kind in enumerate(KINDS):
+        before, after, without = (table[name][column] for name in ("residual and LN", "MLP and LN", "MLP"))
+        kept, gained = before - after <= TOLERANCE, after - without > 0
+        yield Instance(kind, kept if kept == gained else None, f"{before} to {after}; beside MLPs {without} to {after}")
 
 
 # --- tasks and training ----------------------------------------------------------------------------------------------
