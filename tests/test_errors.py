@@ -124,6 +124,7 @@ def refused(capsys, folder, arguments, code, words):
 
 READS_HOST = {
     "decide": ["decide", "FILE", "-o", "c.json"],
+    "refute-lower": ["refute-lower", "FILE", "-o", "c.json"],
     "embed": ["embed", "FILE", "target.safetensors", "-o", "o.safetensors"],
     "emulate": ["emulate", "FILE", "--target", "target.safetensors"],
     "export": ["export", "FILE", "E.safetensors", "-o", "m.py"],
@@ -195,6 +196,8 @@ WRITES = {
     "certify": ["certify", "tied", *SMALL, "-o", "OUT"],
     "decide": ["decide", "host.safetensors", "-o", "OUT"],
     "decide --target": ["decide", "host.safetensors", "-o", "c.json", "--target", "OUT"],
+    "refute-lower": ["refute-lower", "host.safetensors", "-o", "OUT"],
+    "refute-lower --target": ["refute-lower", "host.safetensors", "-o", "c.json", "--target", "OUT"],
     "build": ["build", "tied", *SMALL, "-o", "OUT"],
     "build target": ["build", "target", *SMALL, "-o", "OUT"],
     "embed": ["embed", "sparse", "target.safetensors", "-o", "OUT"],

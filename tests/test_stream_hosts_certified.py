@@ -220,3 +220,6 @@ def test_decide_command(tmp_path, cli):
     assert cli("decide", plain, "-o", "d.json", "--residual")[0] == 1
     assert cli("decide", stored(build_host("random", shape), tmp_path, "r"), "-o", "e.json")[0] == 0
     assert cli("check", tmp_path)[0] == 0
+    code, out, err = cli("refute-lower", path, "-o", "f.json")
+    assert (code, out, len(err.splitlines())) == (2, "", 1)
+    assert "without a residual stream only" in err

@@ -12,7 +12,7 @@ from typing import Any
 from utfproof.errors import MalformedInput, choose
 
 _FIRST = (
-    "verify", "certify", "decide", "rank", "check", "build", "embed", "export", "emulate", "enclose",
+    "verify", "certify", "decide", "refute-lower", "rank", "check", "build", "embed", "export", "emulate", "enclose",
     "frontier", "symbolic", "train", "optimum", "tables", "report", "sweep", "search numerical",
     "search exhaustive", "bench all",
 )  # fmt: skip

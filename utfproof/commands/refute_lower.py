@@ -1,0 +1,107 @@
+"""`utfproof refute-lower`: refute a host of the shared-attention model, E and U both free."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+from utfproof.cli import questions as options
+from utfproof.cli.command import command
+from utfproof.cli.options import Layers, MaxMemory, argument, option, written
+from utfproof.cli.outcome import Outcome
+from utfproof.commands.certify import require_json
+from utfproof.errors import MalformedInput
+from utfproof.ground.files import require_writable, together
+from utfproof.shapes import positive_integer
+
+if TYPE_CHECKING:
+    from utfproof.decision.shared import SharedHost, SharedRefutation
+
+
+@command("Example: utfproof refute-lower values.safetensors -o values.json")
+def refute_lower(
+    *,
+    host: Annotated[Path, argument("HOST.safetensors with R_V [L, H, m, m], or [H, m, m] when tied.")],
+    output: Annotated[Path, written("Certificate to write (.json).", "-o", "--output")],
+    layers: Layers = None,
+    head_dim: Annotated[
+        int | None, option("Head dimension of the targets; the file's, else 1.", "--head-dim", "-d")
+    ] = None,
+    d_in: Annotated[int | None, option("Width of the targets; the file's, else 1.")] = None,
+    target: Annotated[
+        Path | None,
+        written("Where to write the target that no E and U serve (.safetensors); beside the certificate otherwise."),
+    ] = None,
+    max_memory: MaxMemory = None,
+) -> Outcome:
+    """Refute universality in the paper's lower-bound model, E and U both free.
+
+    The model supplies attention from outside; E and U depend on the target.
+
+    A vector y != 0 with sum_w y_w R_w = 0 over the words of length L refutes it; with m^2 < H^L there always is one, and
+    special values may have one beyond. Floats are taken as the dyadic rationals that they are. Exit 1: refuted, for untied
+    targets. 4: open; this command never says universal.
+    """
+    from utfproof.decision.shared import read_shared_host, refute_shared
+    from utfproof.weights import write_target
+
+    require_json(output)
+    for name, value in (("--d-in", d_in), ("--head-dim", head_dim)):
+        if value is not None:
+            positive_integer(name, value)
+    beside = target or output.with_name(output.stem + ".target.safetensors")
+    require_writable(beside)
+    options.require_distinct(beside, host)
+    if output.resolve() == beside.resolve():
+        raise MalformedInput(f"certificate and target need different names, got {output}")
+    values = read_shared_host(host, layers=layers, d_in=d_in, head_dim=head_dim, max_memory=max_memory)
+    found = refute_shared(values)
+    files = []
+    with together():
+        if found.target is not None:
+            write_target(beside, found.target, dtype="int8")
+            files.append(str(beside))
+        files += [str(path) for path in found.certificate.write(output)]
+    if target is None and found.target is None:
+        options.remove_earlier_target(beside)
+    return _outcome(values, found, files, f"refute-lower {host}")
+
+
+def _outcome(given: SharedHost, found: SharedRefutation, files: list[str], subject: str) -> Outcome:
+    """What is said of a host that some target refutes."""
+    shape, m = given.shape, given.m
+    method = found.certificate.document["evidence"]["method"]
+    document: dict[str, Any] = {
+        "verdict": "not universal in the shared-attention model",
+        "notion": "shared attention",
+        "targets": "all untied",
+        "free": "E and U",
+        "method": method,
+        "shape": shape.document(m),
+        "words": shape.leaves,
+        "word": None if found.word is None else list(found.word),
+        "unused": list(given.unused),
+        "files": files,
+    }
+    if found.word is None:
+        why = (
+            f"m^2 = {m * m} < H^L = {shape.leaves}: some vector annihilates the products R_w (too large to write down)"
+        )
+        missed = "some target of one word; none is named"
+    else:
+        entries = len(found.certificate.document["evidence"]["y"])
+        why = f"an integer vector with {entries} nonzero entries annihilates the {shape.leaves} products R_w"
+        word = ", ".join(map(str, found.word))
+        missed = f"the target whose only nonzero route is head word ({word}), M = e_1 e_1^T along it"
+    rows = {
+        "verdict": f"{document['verdict']} (E and U both free, targets: all untied)",
+        "shape": f"{shape}, m = {m}, m^2 = {m * m}, H^L = {shape.leaves}, {'tied' if given.tied else 'untied'} values",
+        "why": why,
+        "not served": missed,
+        "means": "no E and U give this target's outputs under every attention from outside",
+        "does not mean": "that the host is not universal functionally, where its own softmax makes the attention, nor that "
+        "it fails for weight-tied targets",
+        **({"not used": ", ".join(given.unused) + " (the model has R_V only)"} if given.unused else {}),
+        "written": ", ".join(files),
+    }
+    return Outcome(document, subject, rows, 1)
