@@ -13,11 +13,6 @@ BY_CODE = [[path for path, code in FILES.items() if code == wanted] for wanted i
 # --- other text ----------------------------------------------------------------------------------------------
 
 STREAMS = {
-    "tied hosts for all m at L = 1": ("lambda s: (0, 1), lambda s: s.layers > 1,", "lambda s: (0, 1), lambda s: True,"),
-    "every host for all m": ('claim.construction in (f"every {x.every}", "every tied host")', "True"),
-    "bound for tied targets without paths": ("lambda s: paths(s) and s.d_in == s.d_out)", "lambda s: s.d_in == s.d_out)"),
-    "bound for tied targets with M": ("lambda s: (s.m, s.reduced_columns)", "reach"),
-    "lines of the other table": ("return self.residual == s.residual and square", "return square"),
     "the flag is dropped": ("in held.items()}, residual=residual)", "in held.items()})"),
     "false is a flag": ('value.get("residual", True) is not True', 'type(value.get("residual", True)) is not bool'),
     "letters without 0": ("        return self.heads + self.residual\n", "        return self.heads\n"),
@@ -40,6 +35,12 @@ STREAMS = {
         "{word * s.letters: vector for word, vector in rows.items()} if s.residual else {}", "{}"),
     "words of readers counted over heads": ("key=s.readers)", "key=s.words)"),
     "a 1 in an earlier column's row": ("if met := [row for row in ones if seen[row]]:", "if met := []:"),
+    "tied hosts for all m at L = 1": ('claim.construction == "every tied host" and s.layers > 1', 'claim.construction == '
+                                      '"every tied host"'),
+    "every host for all m": ('claim.construction == "every tied host" and s.layers > 1', "s.layers > 1"),
+    "bound for tied targets without paths": ("square and min(s.d_in, s.head_dim) >= s.layers:", "square:"),
+    "bound for tied targets with M": ('return s.m, s.reduced_columns, "m and 2dS', 'return s.m, s.columns, "m and 2dS'),
+    "rows of the plain table": ("        return residual_bound(claim)", "        pass"),
     "constructions without a stream": (
         "hosts = RESIDUAL_HOSTS if claim.shape.residual else INDEX_HOSTS", "hosts = INDEX_HOSTS | RESIDUAL_HOSTS"),
     "identities with a stream": (
@@ -134,6 +135,10 @@ class Anything:
         return True
 
 
+def bounds_off_by_one(claim, words, generic_bounds=checker.generic_bounds):
+    return ((have - 1, *rest) for have, *rest in generic_bounds(claim, words))
+
+
 def heads_exchanged(self, layer, head, block, move=checker.Tied.move):
     return move(self, layer, self.H - 1 - head, block)
 
@@ -176,6 +181,7 @@ PATCHED = {
 
 PATCHED |= {
     "words compared by letters": (checker, "reduce", lambda word, commute: tuple(sorted(x[:3] for x in word))),
+    "generic bounds off by one": (checker, "generic_bounds", bounds_off_by_one),
     "tied targets read as untied": (checker, "TIED", ("all tied",)),
     "any edges": (checker, "parts", lambda edges: 9),
 }

@@ -3177,208 +3177,154 @@ EVERY = ("host", "tied host")
 GIVEN = ("shared-attention-universal", "looped-shared-attention-universal")
 
 
-Sides: TypeAlias = "Callable[[Shape], tuple[int, int]]"
-Where: TypeAlias = "Callable[[Shape], bool]"
+Inequality: TypeAlias = tuple[int, int, str, str]  # a, b, what they are, and where it is proved that a < b refutes
 
 
-@dataclass(frozen=True)
-class Inequality:
-    """A line of the tables of section 10.1: no host of dimension m is universal where a < b for the two sides (a, b).
+def dimension_bound(claim: Claim) -> Inequality:
+    """No host is universal if a < b. The tables of section 10.1."""
+    s, words = claim.shape, claim.shape.heads**claim.shape.layers
+    shared, b = "shared-attention.md, section", s.d_in
+    if s.residual:
+        return residual_bound(claim)
+    match claim.notion, claim.targets, claim.free:
+        case "matching", "all untied", _:
+            return s.m, s.columns, "m and M", "decision-theorem.md, section 3"
+        case "matching", "all tied", _ if min(b, s.head_dim) >= s.layers:
+            return s.m, s.columns, "m and M", "decision-theorem.md, section 5"
+        case "shared attention", "all untied", "E":
+            return s.m, s.d_out * words, "m and d_out H^L", f"{shared} 2"
+        case "shared attention", "all untied", "E and U" if (s.heads, s.layers, b, s.d_out) == (3, 1, 1, 1):
+            return s.m, 3, "m and 3", "frontier.md, section 4"
+        case "shared attention", "all untied", "E and U":
+            return s.m**2, words, "m^2 and H^L", f"{shared} 3"
+        case "shared attention", "all tied", "E":
+            return s.m, s.counts, "m and C(L+H-1, H-1)", f"{shared} 7"
+        case "shared attention", "all tied", "E and U":
+            return s.m**2, s.counts, "m^2 and C(L+H-1, H-1)", f"{shared} 7"
+        case "functional", "all untied", _ if s.layers == 1 and b == s.d_out and no_room(s):
+            return s.m, s.columns, "m and M", "sharper-frontier.md, Theorem D"
+        case "functional", "all untied", _ if s.layers == 1 and s.head_dim <= b == s.d_out:
+            needed = s.heads * (b**2 + 2 * s.head_dim * b - s.head_dim**2)
+            return b * s.m, needed, "d_in m and H (d_in^2 + 2 d d_in - d^2)", "fibre-dimension.md, section 2"
+        case "attention-matching", "all untied", _ if s.heads == s.layers == b == s.d_out == 1:
+            return s.m, 3, "m and 3", "fibre-dimension.md, section 3"
+    if claim.targets in GENERIC and b == s.d_out:
+        rows = list(generic_bounds(claim, words))
+        if rows:
+            return violated(rows)
+    raise Malformed(f"the format has no bound {claim.how} at {s}")
 
-    asked: notion, targets, what is free. page: its proof in docs/proofs. applies: to these shapes, for generic targets with
-    d_in = d_out. every: "tied host" where that is all that is proved."""
 
-    name: str
-    asked: tuple[str, str, str]
-    page: str
-    sides: Sides
-    applies: Where = lambda s: True
-    every: str = "host"
-    residual: bool = False
-
-    def fits(self, s: Shape) -> bool:
-        square = s.d_in == s.d_out or self.asked[1] not in GENERIC
-        return self.residual == s.residual and square and self.applies(s)
-
-
-def paths(s: Shape) -> bool:
-    """Tied targets can follow every path 1, 2, ..., L through the coordinates."""
-    return min(s.d_in, s.head_dim) >= s.layers
+def violated(rows: list[Inequality]) -> Inequality:
+    """The first that m violates, if there is one."""
+    return next((row for row in rows if row[0] < row[1]), rows[0])
 
 
 def no_room(s: Shape) -> bool:
     """One layer: queries and keys of all heads can be independent, or two heads of dimension one at d_in = 2."""
-    narrow = s.head_dim * (s.heads + 1) <= s.d_in or (s.heads, s.head_dim, s.d_in) == (2, 1, 2)
-    return s.layers == 1 and s.d_in == s.d_out and narrow
+    return s.head_dim * (s.heads + 1) <= s.d_in or (s.heads, s.head_dim, s.d_in) == (2, 1, 2)
 
 
-def at_shape(*sizes: int) -> Where:
-    """One shape (H, L, d_in), d_in = d_out."""
-    return lambda s: (s.heads, s.layers, s.d_in) == sizes and s.d_in == s.d_out
+def residual_bound(claim: Claim) -> Inequality:
+    """The third table of section 10.1."""
+    s = claim.shape
+    square = s.d_in == s.d_out
+    if claim.notion == "matching" and (claim.targets == "all untied" or (claim.targets == "generic untied" and square)):
+        if claim.construction == "every tied host" and s.layers > 1:  # the words (0, ..., 0, h) and (h, 0, ..., 0)
+            return 0, 1, "whatever m, equal and different columns", "residual.md, section 3"
+        return s.m, s.columns, "m and M", "residual.md, section 1"
+    if claim.notion == "matching" and claim.targets in TIED and square and min(s.d_in, s.head_dim) >= s.layers:
+        return s.m, s.reduced_columns, "m and 2dS + d_out (1 + S)", "residual.md, section 4"
+    if claim.notion in ("attention-matching", "functional") and claim.targets == GENERIC[0] and square:
+        b, narrow, words = s.d_in, min(s.head_dim, s.d_in), s.leaves
+        forms = 2 * narrow * b - narrow**2
+        have, front = b * (s.m - b * words), "d_in (m - d_in (H+1)^L) and "
+        rows = [(have, s.layers * s.heads * forms, front + "L H (2 d' d_in - d'^2)", "residual-frontier.md, section 4")]
+        if s.head_dim <= b:
+            rest = b - s.heads * s.head_dim
+            x, y = (s.letters, 1) if rest <= s.head_dim else (b, rest)
+            room = sum(x**t * y ** (s.layers - 1 - t) for t in range(s.layers))
+            what = front + "H (2 d d_in - d^2) (1 + q + ... + q^(L-1))"
+            rows.append((have * y ** (s.layers - 1), s.heads * forms * room, what, "sharper-frontier.md, Theorem C"))
+        elif s.layers > 1:
+            rows += wide_bounds(s, words, s.letters)
+        return violated(rows)
+    raise Malformed(f"the format has no bound {claim.how} at {s}")
 
 
-def narrow(s: Shape) -> bool:
-    return s.head_dim <= s.d_in
-
-
-def wide(s: Shape) -> bool:
-    return s.head_dim > s.d_in and s.layers > 1 and s.letters > 1
-
-
-def form(s: Shape) -> int:
-    """Dimension of the forms of one head: matrices d_in x d_in of rank d."""
-    d = min(s.head_dim, s.d_in)
-    return 2 * d * s.d_in - d**2
-
-
-def logit_forms(s: Shape) -> int:
-    """Dimension of the forms of all layers and heads over fixed generic values; with a residual stream these lose nothing."""
-    d = min(s.head_dim, s.d_in)
-    later = s.d_in if s.residual else min(s.heads * d, s.d_in)
-    return s.heads * (form(s) + (s.layers - 1) * (2 * d * later - d**2))
-
-
-def above_outputs(s: Shape) -> int:
-    return s.d_in * (s.m - s.d_in * s.leaves)
-
-
-def side_by_side(s: Shape) -> tuple[int, int]:
-    b, d, H, S = s.d_in, s.head_dim, s.heads, s.words(s.layers)
-    if not s.residual:
-        return b * s.m, b**2 * s.leaves + 2 * d * b * S - d**2 * H - d**2 * b * (S - H) // min(H * d, b)
-    rest = b - H * d
-    x, y = (s.letters, 1) if rest <= d else (b, rest)  # q = x/y
-    room = sum(x**t * y ** (s.layers - 1 - t) for t in range(s.layers))
-    return above_outputs(s) * y ** (s.layers - 1), H * form(s) * room
-
-
-def spread(s: Shape) -> tuple[int, int]:
-    b, letters, L, t = s.d_in, s.letters, s.layers, (s.head_dim - s.d_in) // 2
+def wide_bounds(s: Shape, words: int, letters: int) -> list[Inequality]:
+    """d > d_in, L >= 2; `letters` behind each other make the words."""
+    b, H, L, t = s.d_in, s.heads, s.layers, (s.head_dim - s.d_in) // 2
     found = [min(letters, b**2), *(min(letters ** (q // 2), b) * min(letters ** (-(-q // 2)), b) for q in range(2, L))]
-    return b * s.m, b**2 * (s.leaves + s.heads * (1 + sum(found))) - s.heads * t * (s.head_dim - t) * sum(found)
+    needed = b**2 * (words + H + H * sum(found)) - H * t * (s.head_dim - t) * sum(found)
+    what = "d_in m and d_in^2 (words + H (K_0 + ... + K_{L-1})) - H t (d - t) (K_1 + ... + K_{L-1})"
+    return [
+        (s.m, b * (words + L * H) + 1, "m and d_in (words + L H) + 1", "wide-heads.md, Theorem A"),
+        (b * s.m, needed, what, "wide-heads.md, Theorem C"),
+    ]
 
 
-def family(s: Shape) -> int:
-    """Dimension of the family of the M_w, |w| = L, for d >= d_in."""
-    return s.d_in**2 * (s.layers * (s.heads - 1) + 1)
-
-
-def monomials(s: Shape) -> int:
-    """What tied targets span at d_in = 1."""
-    return 2 * s.head_dim * s.heads * math.comb(s.layers - 1 + s.heads, s.heads) + s.counts
-
-
-def separate_paths(s: Shape) -> int:
-    """Dimension of the outputs near a tied target whose stream is carried by head 0."""
-    return (s.heads - 1) * min(s.head_dim, s.d_in) * (s.d_in - 1) + form(s) - s.d_in
-
-
-def reach(s: Shape) -> tuple[int, int]:
-    return s.m, s.columns
-
-
-def one_more(s: Shape) -> tuple[int, int]:
-    return s.m, s.d_in * (s.leaves + s.layers * s.heads) + 1
-
-
-def matched(targets: str) -> tuple[str, str, str]:
-    return "matching", targets, ""
-
-
-def shared(targets: str, free: str) -> tuple[str, str, str]:
-    return "shared attention", targets, free
-
-
-BOTH = "E and U"
-MOST, MOST_TIED = GENERIC
-LOGITS = ("attention-matching", MOST, "")
-
-
-# fmt: off
-def plain_bounds() -> Iterator[Inequality]:
-    """Without a residual stream."""
-    line, decision, attention, frontier = Inequality, "decision-theorem.md, ", "shared-attention.md, ", "frontier.md, "
-    three, sharp, wider = "three-dimensions-do-not-suffice.md, ", "sharper-frontier.md, ", "wide-heads.md, "
-    for all_, tied in (TARGETS[:2], GENERIC):
-        apart = (lambda s: not paths(s)) if tied == MOST_TIED else (lambda s: True)
-        yield line("M", matched(all_), decision + "section 3", reach)
-        yield line("M", matched(tied), decision + "section 5", reach, paths)
-        yield line("words", shared(all_, "E"), attention + "section 2", lambda s: (s.m, s.d_out * s.leaves))
-        yield line("counts", shared(tied, "E"), attention + "section 7", lambda s: (s.m, s.counts), apart)
-        yield line("words", shared(all_, BOTH), attention + "section 3", lambda s: (s.m**2, s.leaves))
-        yield line("counts", shared(tied, BOTH), attention + "section 7", lambda s: (s.m**2, s.counts), apart)
-    yield line("fibre dimension", ("functional", "all untied", ""), "fibre-dimension.md, section 2",
-               lambda s: (s.d_in * s.m, s.heads * (s.d_in**2 + form(s))),
-               lambda s: s.layers == 1 and s.head_dim <= s.d_in == s.d_out)
-    yield line("no room to share", ("functional", "all untied", ""), sharp + "Theorem D", reach, no_room)
-    yield line("one by one", ("attention-matching", "all untied", ""), "fibre-dimension.md, section 3",
-               lambda s: (s.m, 3), at_shape(1, 1, 1))
-    yield line("three heads", shared("all untied", BOTH), frontier + "section 4", lambda s: (s.m, 3), at_shape(3, 1, 1))
-    yield line("monomials", matched(MOST_TIED), frontier + "section 1",
-               lambda s: (s.m, monomials(s)), lambda s: s.d_in == 1 and not paths(s))
-    yield line("logit forms", LOGITS, "attention-matching-bound.md, section 1", lambda s: (above_outputs(s), logit_forms(s)))
-    yield line("side by side", LOGITS, sharp + "Theorem A", side_by_side, narrow)
-    yield line("one more", LOGITS, wider + "Theorem A", one_more, wide)
-    yield line("spread products", LOGITS, wider + "Theorem C", spread, wide)
-    yield line("tied logit forms", ("attention-matching", MOST_TIED, ""), frontier + "section 2",
-               lambda s: (s.d_in * (s.m - (s.d_in * s.leaves if paths(s) else s.counts)), s.heads * form(s)),
-               lambda s: paths(s) or s.d_in == 1)
-    yield line("separate paths", ("functional", MOST_TIED, ""), frontier + "section 3",
-               lambda s: (s.d_in * s.m, separate_paths(s)), lambda s: s.layers > 1)
-    for targets in GENERIC:
-        yield line("one word", shared(targets, BOTH), frontier + "section 4", lambda s: (s.m, min(s.head_dim, s.d_in)))
-    yield line("one token", ("functional", MOST_TIED, ""), frontier + "section 3", lambda s: (s.m, s.d_in))
-    yield line("paths", shared(MOST_TIED, "E"), decision + "section 5", lambda s: (s.m, s.d_in * s.leaves), paths)
-    yield line("paths", shared(MOST_TIED, BOTH), frontier + "section 4", lambda s: (s.m**2, s.leaves), paths)
-    yield line("odd depth", shared(MOST, BOTH), three + "Theorem 2", lambda s: (s.m**2, s.leaves + 1),
-               lambda s: s.d_in == 1 and s.heads > 1 and s.layers % 2 == 1)
-    yield line("wide targets", shared(MOST, BOTH), attention + "section 3", lambda s: (s.m**2, s.leaves + 1),
-               lambda s: s.d_in > 1 and max(s.heads, s.head_dim) > 1)
-    yield line("parameter count", shared(MOST, BOTH), attention + "section 4",
-               lambda s: (2 * s.d_in * s.m - 1, family(s)), lambda s: s.head_dim >= s.d_in)
-    yield line("three dimensions", shared(MOST, BOTH), three + "Theorem 1", lambda s: (s.m, 4), at_shape(2, 3, 1))
-    yield line("two dimensions", shared(MOST_TIED, BOTH), three + "Theorem 3", lambda s: (s.m, 3),
-               lambda s: s.layers in (2, 3) and (s.heads, s.d_in) == (2, 1), "tied host")
-
-
-def residual_bounds() -> Iterator[Inequality]:
-    line = partial(Inequality, residual=True)
-    yield line("side by side", LOGITS, "sharper-frontier.md, Theorem C", side_by_side, narrow)
-    yield line("logit forms", LOGITS, "residual-frontier.md, section 4", lambda s: (above_outputs(s), logit_forms(s)))
-    yield line("one more", LOGITS, "wide-heads.md, Theorem A", one_more, wide)
-    yield line("spread products", LOGITS, "wide-heads.md, Theorem C", spread, wide)
-    for targets in (TARGETS[0], MOST):
-        yield line("M", matched(targets), "residual.md, section 1", reach)
-        yield line("equal columns, whatever m", matched(targets), "residual.md, section 3",
-                   lambda s: (0, 1), lambda s: s.layers > 1, "tied host")
-    for targets in (TARGETS[1], MOST_TIED):
-        yield line("words without 0", matched(targets), "residual.md, section 4",
-                   lambda s: (s.m, s.reduced_columns), lambda s: paths(s) and s.d_in == s.d_out)
-# fmt: on
-
-
-def functional_bounds(proved: list[Inequality]) -> Iterator[Inequality]:
-    """What holds by attention-matching for almost all targets holds functionally, and so does what outputs alone ask for."""
-    for line in proved:
-        notion, targets, _ = line.asked
-        outputs = line.name == "counts" and line.asked == shared(MOST_TIED, "E")
-        if outputs or (targets in GENERIC and notion == "attention-matching"):
-            page = f"{line.page}, by docs/proofs/functional-is-attention-matching.md"
-            yield replace(line, asked=("functional", targets, ""), page=page)
-
-
-PROVED_BOUNDS = [*plain_bounds(), *residual_bounds()]
-INEQUALITIES = [*PROVED_BOUNDS, *functional_bounds(PROVED_BOUNDS)]
-
-
-def dimension_bound(claim: Claim) -> tuple[int, int, Inequality]:
-    """The sides of an inequality that applies: the first one that m does not meet, if there is one."""
-    s, asked = claim.shape, (claim.notion, claim.targets, claim.free)
-    lines = [line for line in INEQUALITIES if line.asked == asked and line.fits(s)]
-    found = [(*x.sides(s), x) for x in lines if claim.construction in (f"every {x.every}", "every tied host")]
-    if not found:
-        raise Malformed(f"the format has no bound {claim.how} at {s}")
-    return next((row for row in found if row[0] < row[1]), found[0])
+def generic_bounds(claim: Claim, words: int) -> Iterator[Inequality]:
+    """The second table of section 10.1; d_in = d_out."""
+    s, m, b, H, L = claim.shape, claim.shape.m, claim.shape.d_in, claim.shape.heads, claim.shape.layers
+    narrow = min(s.head_dim, b)
+    paths = narrow >= L  # tied targets can follow every path
+    untied = claim.targets == GENERIC[0]
+    shared, frontier, three = (
+        "shared-attention.md, section",
+        "frontier.md, section",
+        "three-dimensions-do-not-suffice.md",
+    )
+    decision = f"decision-theorem.md, section {3 if untied else 5}"
+    match claim.notion, claim.free:
+        case "matching", _:
+            if untied or paths:
+                yield m, s.columns, "m and M", decision
+            elif b == 1:
+                spanned = 2 * s.head_dim * H * math.comb(L - 1 + H, H) + s.counts
+                yield m, spanned, "m and 2dH C(L-1+H, H) + C(L+H-1, H-1)", f"{frontier} 1"
+        case "attention-matching" | "functional", _ if untied:
+            later = min(H * narrow, b)
+            forms = 2 * narrow * b - narrow**2 + (L - 1) * (2 * narrow * later - narrow**2)
+            what = "d_in (m - d_in H^L) and the dimension of the logit forms"
+            yield b * (m - b * words), H * forms, what, "attention-matching-bound.md, section 1"
+            if s.head_dim <= b:
+                S = s.words(L)
+                linear = b**2 * words + 2 * narrow * b * S - narrow**2 * H - narrow**2 * b * (S - H) // later
+                what = "d_in m and d_in^2 H^L + 2 d d_in S - d^2 (H + d_in (S - H) / r)"
+                yield b * m, linear, what, "sharper-frontier.md, Theorem A"
+            elif H > 1 and L > 1:
+                yield from wide_bounds(s, words, H)
+        case "attention-matching" | "functional", _:
+            if paths or b == 1:
+                have, forms = b * (m - (b * words if paths else s.counts)), H * (2 * narrow * b - narrow**2)
+                yield have, forms, "d_in (m - outputs) and H (2 d' d_in - d'^2)", f"{frontier} 2"
+            if claim.notion == "functional":
+                yield m, b, "m and d_in", f"{frontier} 3"
+                yield m, s.counts, "m and C(L+H-1, H-1)", f"{shared} 7"
+                if L > 1:
+                    count = (H - 1) * narrow * (b - 1) + 2 * b * narrow - narrow**2 - b
+                    yield b * m, count, "d_in m and the dimension of the outputs along separate paths", f"{frontier} 3"
+        case "shared attention", "E":
+            if untied or paths:
+                yield m, b * words, "m and d_in H^L", f"{shared} 2" if untied else decision
+            else:
+                yield m, s.counts, "m and C(L+H-1, H-1)", f"{shared} 7"
+        case "shared attention", "E and U":
+            yield m, narrow, "m and the rank of one product", f"{frontier} 4"
+            if untied or paths:
+                yield m**2, words, "m^2 and H^L", f"{shared} 3" if untied else f"{frontier} 4"
+            else:
+                yield m**2, s.counts, "m^2 and C(L+H-1, H-1)", f"{shared} 7"
+            if untied and ((b == 1 and H > 1 and L % 2) or (b > 1 and max(H, s.head_dim) > 1)):
+                yield m**2, words + 1, "m^2 and H^L + 1", f"{three}, Theorem 2" if b == 1 else f"{shared} 3"
+            if untied and s.head_dim >= b:
+                what = "2 d_in m - 1 and d_in^2 (L(H-1) + 1)"
+                yield 2 * b * m - 1, b**2 * (L * (H - 1) + 1), what, f"{shared} 4"
+            if untied and (H, L, b) == (2, 3, 1):
+                yield m, 4, "m and 4", f"{three}, Theorem 1"
+            if not untied and claim.construction == "every tied host" and (H, b) == (2, 1) and L in (2, 3):
+                yield m, 3, "m and 3", f"{three}, Theorem 3"
 
 
 @dataclass
@@ -3421,12 +3367,16 @@ class Arithmetic(LowerBound):
         self.bound = dimension_bound(self.claim)
 
     def check(self) -> None:
-        have, needed, line = self.bound
+        have, needed, names, _ = self.bound
         if have >= needed:
-            raise Stop(f"{figure(have)} is not below the bound {figure(needed)} ({line.name})")
+            raise Stop(f"{names} are {figure(have)} and {figure(needed)}: not below the bound")
 
     def says(self, verdict: str, facts: dict[str, Any]) -> str:
-        facts[CITED] = f"docs/proofs/{self.bound[2].page}"
+        page, turned = self.bound[3], self.claim.notion == "functional" and self.claim.targets in GENERIC
+        by = ", by docs/proofs/functional-is-attention-matching.md" * (
+            turned and not page.startswith("frontier.md, section 3")
+        )
+        facts[CITED] = f"docs/proofs/{page}{by}"
         return super().says(verdict, facts)
 
 

@@ -14,8 +14,8 @@ import numpy as np
 from utfproof.certificates.dimensions import (
     ALL_TIED,
     ALL_UNTIED,
+    BOTH,
     DIMENSION_ROWS,
-    EVERY_M,
     GENERIC_TIED,
     GENERIC_UNTIED,
     no_tied_host,
@@ -25,7 +25,6 @@ from utfproof.constructions.random import integer_target
 from utfproof.errors import MalformedInput, ResourceLimit, Undecided
 from utfproof.exact import gfp, rational
 from utfproof.ground.arrays import exact
-from utfproof.ground.notions import BOTH_FREE as BOTH
 from utfproof.ground.notions import Notion
 from utfproof.ground.resources import require_memory
 from utfproof.ground.selection import SelectionMatrix
@@ -50,16 +49,24 @@ def dimension_bound(
     free: str | None = None,
     every: str = "host",
 ) -> tuple[int, int, str]:
-    """(a, b, name): no host of dimension m is universal if a < b. MalformedInput where no bound is proved."""
+    """(a, b, what they are): no host of dimension m is universal if a < b. MalformedInput where no bound is proved."""
     notion = Notion(notion)
     require_words(shape)
-    rows = [row for row in DIMENSION_ROWS if (row.notion, row.targets, row.free) == (notion, targets, free)]
-    rows = [row for row in rows if row.applies(shape) and (row.every == "host" or every == "tied host")]
-    found = [(*row.sides(shape, m), row.name) for row in rows]
+    found = None
+    for row in DIMENSION_ROWS:
+        if (row.notion, row.targets, row.free) != (notion, targets, free) or not row.applies(shape):
+            continue
+        if row.every == "tied host" and every != "tied host":
+            continue
+        have, needed = row.sides(shape, m)
+        if found is None or have < needed:
+            found = have, needed, row.what
+        if have < needed:
+            break
     if notion is Notion.MATCHING and every == "tied host" and no_tied_host(shape, targets):
-        return 0, 1, EVERY_M
-    if found:
-        return next((row for row in found if row[0] < row[1]), found[0])
+        return 0, 1, "whatever m, equal and different columns"
+    if found is not None:
+        return found
     said = f"{notion.value}, targets {targets!r}" + (f", free {free!r}" if free else "")
     raise MalformedInput(f"no dimension bound is proved for {said} at {shape}, d_out = {shape.d_out}")
 
@@ -80,9 +87,9 @@ def dimension_certificate(
     """
     m = positive_integer("m", m)
     _require_every(every)
-    have, needed, name = dimension_bound(shape, m, notion=notion, targets=targets, free=free, every=every)
+    have, needed, what = dimension_bound(shape, m, notion=notion, targets=targets, free=free, every=every)
     if have >= needed:
-        raise Undecided(f"{have} and {needed} ({name}) at {shape}: m = {m} is not below the bound, nothing follows")
+        raise Undecided(f"{what} are {have} and {needed} at {shape}: m = {m} is not below the bound, nothing follows")
     return certificate(
         "lower-bound",
         shape,
