@@ -386,7 +386,6 @@ OPTIONS = {
         3,
         "more than 2^60 head words",
     ),
-    "a billion layers, in symbols": (["symbolic", *LONG], 3, "2^60 head words"),
     "a search of a billion layers": (["search", "numerical", "-H", 2, "-L", BILLION, "--m", 2], 3, "2^60 head words"),
     "hosts of a billion layers": (["search", "exhaustive", "-H", 2, "-L", BILLION, "--m", 1], 3, "2^60 head words"),
     "an E of a trillion columns": (
@@ -492,11 +491,6 @@ OPTIONS = {
         ["verify", "--list", "--full", "--workers", 2, "--grid", "H=1,L=1,d=1,d_in=1"],
         2,
         "--grid, --full, --workers would change nothing: --list decides nothing",
-    ),
-    "entries that nobody sees": (
-        ["symbolic", *SMALL, "--entries"],
-        2,
-        "--entries would change nothing: entries are printed with --json",
     ),
     "two outputs of one name": (
         ["decide", "host.safetensors", "-o", "c.json", "--target", "c.json"],

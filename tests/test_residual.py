@@ -14,7 +14,6 @@ from utfproof.constructions.residual import embed_residual_tied, embed_residual_
 from utfproof.errors import MalformedInput, NotDefined, OutsideClass, ResourceLimit
 from utfproof.exact import gfp, rational
 from utfproof.exact.symbolic.determinant import determinant_degree
-from utfproof.exact.symbolic.generic import generic_r_all
 from utfproof.ground.arrays import exact
 from utfproof.matching import embed, isolating_target, r_all, refuting_column, w_all
 from utfproof.shapes import (
@@ -117,7 +116,6 @@ def test_constructions_without_a_residual_variant_say_so(name):
 @pytest.mark.parametrize(
     "call",
     [
-        generic_r_all,
         determinant_degree,
         lambda shape: construction("two-sided").shared.host(shape, 4),
     ],

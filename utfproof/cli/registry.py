@@ -13,7 +13,7 @@ from utfproof.errors import MalformedInput, choose
 
 _FIRST = (
     "verify", "certify", "decide", "refute-lower", "rank", "check", "build", "embed", "export", "emulate", "enclose",
-    "frontier", "symbolic", "train", "optimum", "tables", "report", "sweep", "search numerical",
+    "frontier", "train", "optimum", "tables", "report", "sweep", "search numerical",
     "search exhaustive", "bench all",
 )  # fmt: skip
 """In the order of --help; others follow."""

@@ -2,7 +2,6 @@
 
 words          words of letters that do not commute, in plain Python and in SymPy
 free_algebra   unrolling, equal attention and equal outputs, as identities of words
-generic        R_all with one symbol per parameter entry, and its multilinearity
-determinant    the determinant polynomial of R_all: its degree, along lines; Schwartz-Zippel bounds
+determinant    the determinant polynomial of R_all: its degree; Schwartz-Zippel bounds
 normalisation  exact square roots and sums of four squares
 """
