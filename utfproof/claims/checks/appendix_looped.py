@@ -146,7 +146,7 @@ def looped_routing(shape: Shape) -> Iterator[Instance]:
     yield Instance(shape, holds, f"{1 + shape.word_count} blocks, {shape.heads} heads", routes=ROUTES)
 
 
-@each("lem:looped-routing/last-line")
+@each("lem:looped-routing/last-line", "thm:looped_random-R/letter-order")
 def letter_orders(shape: Shape) -> Iterator[Instance]:
     """B_(p,h) as printed, B_(h,p) as repaired, for every block that R_V^h moves."""
     moved = [entry for entry in moved_blocks(shape) if len(entry[1]) < shape.layers]
@@ -203,3 +203,17 @@ def disjoint_supports(shape: Shape) -> Iterator[Instance]:
     both = agree({"index maps": shared, "plain integers": slow})
     yield both.at(shape, f"{both} coordinates are used twice", holds=both.value == 0, m=host.m)
     yield decided("tied", shape, part=BESIDE)
+
+
+@each("thm:looped_random-R/selectors")
+def selectors(shape: Shape) -> Iterator[Instance]:
+    """Coordinates of the two selectors, and of the printed looped host's readers."""
+    d, D = shape.head_dim, shape.d_in
+    first, last, every = set(range(d)), set(range(D - d, D)), set(range(D))
+    fine = agree({"coordinates": first | last <= every and not first & last, "inequality": 2 * d <= D})
+    yield fine.at(shape, f"d = {d} of {D}")
+    maps = build_host("printed-looped", shape).maps(0, 0)
+    own, other = (set(part.coordinates()[0].tolist()) for part in (maps.query, maps.key))
+    both = [any(q) and any(k) for q, k in zip(plain.rows(maps.query), plain.rows(maps.key), strict=True)]
+    apart = agree({"index maps": not own & other, "plain integers": not any(both)})
+    yield apart.at(shape, "the host's readers", part=REPAIR)

@@ -8,7 +8,8 @@ from fractions import Fraction
 import numpy as np
 
 from utfproof.certificates.lower_bounds import dimension_certificate
-from utfproof.claims.claim import BESIDE, REPAIR, Figure, Instance, Run, agree, check, each
+from utfproof.claims import plain
+from utfproof.claims.claim import BESIDE, REPAIR, Figure, Instance, Run, agree, check, each, label
 from utfproof.claims.decisions import decided, dense, matched, rank_of
 from utfproof.claims.linear import determinant_of, full_rank_host, integer_host, left_inverse
 from utfproof.claims.small_models import array
@@ -19,6 +20,7 @@ from utfproof.exact.symbolic.determinant import determinant_degree, schwartz_zip
 from utfproof.matching import embed, r_all, w_all
 from utfproof.paper.formulas import designed_dimension
 from utfproof.shapes import Shape, column_groups, matching_dimension, printed_random_count
+from utfproof.systems import Universal
 
 DRAWS = [(0, "uniform", "float64"), (1, "signs", "float64"), (2, "binomial", "float64"), (3, "uniform", "float32")]
 """Seed, law and number format of the random hosts that are certified."""
@@ -97,6 +99,36 @@ def explicit_assignment(shape: Shape) -> Iterator[Instance]:
             value = determinant_of(dense(r_all(build_host(name, shape))))
             yield value.at(shape, f"det = {value} at {name}", holds=abs(value.value) == 1, m=M)
         yield decided(name, shape, M)
+
+
+@check("thm:random-R/block-diagonal")
+def block_diagonal(run: Run) -> Iterator[Instance | Figure]:
+    """Whether the rows of R_all that are not zero are those of the identity, in some order."""
+    for shape in run.shapes():
+        M = matching_dimension(shape)
+        hosts = [(name, M, "") for name in ("printed-tree-row", "printed-tree-column") if shape.heads > 1]
+        hosts += [(name, m, REPAIR) for name in ("sparse", "sparse-front", "tied") for m in (M, M + 1)]
+        for name, m, part in hosts:
+            host = build_host(name, shape, m) if part else build_host(name, shape)
+            matrix, nonzero = dense(r_all(host)), sorted(row for row in plain.equations(host) if any(row))
+            sums = (matrix.sum(0) == 1).all() and (matrix.sum(1) <= 1).all() and (matrix * matrix == matrix).all()
+            both = agree({"NumPy": bool(sums), "plain integers": nonzero == sorted(plain.identity(M))})
+            yield both.at(f"{name} at {label(shape)}" + (f", m = {m}" if part else ""), part=part)
+    groups = column_groups(Shape(2, 2, 1, 2))
+    counts = {(group.kind, group.width): sum(g.words for g in groups if g.kind == group.kind) for group in groups}
+    sizes = (f"{kind}: {words} of width {width}" for (kind, width), words in counts.items())
+    yield Figure("blocks at (2,2,1,2)", ", ".join(sizes))
+
+
+@each("thm:random-R/variables")
+def variables(shape: Shape) -> Iterator[Instance]:
+    """p with U doubled, everything else unchanged."""
+    M, host = matching_dimension(shape), full_rank_host(shape)
+    doubled = Universal(shape, M, host.R_Q, host.R_K, host.R_V, 2 * host.U)
+    first, second = (determinant_of(dense(r_all(one))) for one in (host, doubled))
+    yield second.at(shape, "U doubled, p changes", holds=first.value == second.value, m=M)
+    scaled = first.value != 0 and second.value == first.value << (shape.d_out * shape.leaves)
+    yield second.at(shape, "degree d_in H^L in U", holds=scaled, part=REPAIR, m=M)
 
 
 @check("thm:random-R/degree")

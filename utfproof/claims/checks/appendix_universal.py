@@ -12,12 +12,13 @@ from functools import partial
 
 from utfproof.claims import plain
 from utfproof.claims.claim import REPAIR, Agreed, Figure, Instance, Run, agree, check, each
-from utfproof.claims.decisions import matched, symbolic
+from utfproof.claims.decisions import matched, rank_of, symbolic
+from utfproof.claims.small_models import array
 from utfproof.constructions import build_host
 from utfproof.constructions.random import integer_target
 from utfproof.matching import embed, r_all
 from utfproof.shapes import Shape, matching_dimension
-from utfproof.systems import Target, Universal
+from utfproof.systems import Target, TiedUniversal, Universal
 
 Sizes = Sequence[tuple[int, int]]
 ONE_HEAD: Sizes = [(1, L) for L in range(1, 7)]
@@ -68,6 +69,52 @@ for one, several, identities in (
 ):
     check(one)(partial(identities, ONE_HEAD, 1))
     check(several)(partial(identities, SEVERAL, 3))
+
+
+@check("lem:multiunroll/prose")
+def prose(run: Run) -> Iterator[Instance | Figure]:
+    """The host's summand as the proof's first sentence has it, and as the lemma has it."""
+    from utfproof.exact.symbolic.free_algebra import HOST, prose_word, unrolling
+
+    for H, L in ((1, 2), (2, 2), (2, 3)):
+        yield symbolic(f"H = {H}, L = {L}", unrolling(H, L, system=HOST, summand=prose_word))
+        yield symbolic(f"H = {H}, L = {L}, as the lemma says", unrolling(H, L, system=HOST), part=REPAIR)
+
+
+# --- lem:single_head ---------------------------------------------------------------------------------------------------
+
+
+@each("lem:single_head/equivalently")
+def equivalently(shape: Shape) -> Iterator[Instance]:
+    """Block numbers pushed through the printed R_V, by the package and in plain integers."""
+    host = build_host("printed-single-head", shape)
+    b = host.m // (shape.layers + 1)
+    slow = [[1 + i // b for i in range(host.m)]]
+    state, behind, front = array(slow), True, True
+    for layer in range(1, shape.layers):
+        value = host.maps(layer - 1, 0).value[0]
+        state, slow = state @ value, plain.multiply(slow, plain.rows(value))
+        row = agree({"index maps": plain.rows(state), "plain integers": slow}).value[0]
+        behind &= row[layer * b : (layer + 1) * b] == [1] * b
+        front &= row[:b] == [layer + 1] * b
+    routes = ("index maps", "plain integers")
+    yield Instance(shape, behind, "B_l has B_1's content", routes=routes)
+    yield Instance(shape, front, "B_1 has B_l's content", routes=routes, part=REPAIR)
+
+
+@each("app:looped/single-head-tied")
+def single_head_tied(shape: Shape) -> Iterator[Instance]:
+    """How many layers differ; the rank of R_all where every layer is the first one and U reads B_1."""
+    host = build_host("printed-single-head", shape)
+    maps = [host.maps(layer, 0) for layer in range(shape.layers)]
+    by_index = {str([part.coordinates() for part in (entry.query, entry.key, entry.value[0])]) for entry in maps}
+    by_entry = {str(plain.maps(host, layer, 0)) for layer in range(shape.layers)}
+    both = agree({"index maps": len(by_index), "plain integers": len(by_entry)})
+    yield both.at(shape, f"{both} different layers", holds=both.value == 1)
+    query, key, value = ([array(matrix)] for matrix in plain.maps(host, 0, 0))
+    rank = rank_of(TiedUniversal(shape, host.m, query, key, value, array(selector(host.m, 0, shape.d_in))))
+    holds = rank.value == matching_dimension(shape)
+    yield rank.at(shape, "left shift, readers at B_1", holds=holds, part=REPAIR)
 
 
 # --- thm:designed-R ----------------------------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ heads from 0; layer "l" is any layer.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any
 
@@ -78,6 +78,12 @@ def unrolled_word(system: str, word: Word) -> Letters:
     return (*reversed(moved), *start(system), *values(system, word))
 
 
+def prose_word(system: str, word: Word) -> Letters:
+    """The host's summand as the proof of lem:multiunroll words it: E R_V^{t,h_t} for each value matrix, E every time."""
+    moved = [attention(system, layer, head) for layer, head in enumerate(word, start=1)]
+    return (*reversed(moved), X, *(letter for matrix in values(system, word) for letter in (E, matrix)))
+
+
 def equation(kind: str, word: Word) -> tuple[Letters, Letters]:
     """The matching equation as a rewriting rule, host's word -> target's: E R_w R_Q -> M_w W_Q, E R_w U -> M_w."""
     if kind == "OV":
@@ -117,14 +123,16 @@ def _layer_inputs(words: Plain, heads: int, layers: int, system: str) -> list[An
     return out
 
 
-def unrolling(heads: int, layers: int, *, system: str = TARGET) -> IdentityResult:
+def unrolling(
+    heads: int, layers: int, *, system: str = TARGET, summand: Callable[[str, Word], Letters] = unrolled_word
+) -> IdentityResult:
     """lem:multiunroll (lem:unroll when H = 1) for X^0, ..., X^L: the layer recursion against the sum over head words."""
     _require_few(heads, layers)
 
     def sides(words: Plain) -> Sides:
         out: Sides = {}
         for layer, found in enumerate(_layer_inputs(words, heads, layers, system)):
-            total = _added(words.word(unrolled_word(system, word)) for word in head_words(heads, layer))
+            total = _added(words.word(summand(system, word)) for word in head_words(heads, layer))
             out[f"X^{layer}"] = (words.read(found), words.read(total))
         return out
 
