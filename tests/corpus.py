@@ -162,10 +162,10 @@ def derived(kind: str) -> Iterator[tuple[str, dict[str, Any]]]:
 def mutants(count: int, number: int, most: int = 20_000) -> Iterator[tuple[str, dict[str, Any]]]:
     """(seed's name, it with one or two values changed): `count` of them from seeds of up to `most` bytes."""
     source = random.Random(number)
-    seeds = [(name, found) for name, found in valid() if len(canonical(found)) <= most]
+    seeds = [(name, raw) for name, found in valid() if len(raw := canonical(found)) <= most]
     for _ in range(count):
-        name, found = source.choice(seeds)
-        found = copy.deepcopy(found)
+        name, raw = source.choice(seeds)
+        found = json.loads(raw)
         for _ in range(source.choice((1, 1, 2))):
             mutate(found, source)
         yield name, found

@@ -195,7 +195,7 @@ def test_limits_are_those_of_the_page():
     inline = checker.INLINE
     assert said == [
         *(checker.MAX_JSON, checker.MAX_DIGITS, checker.MAX_WORD_BITS, inline, inline),
-        checker.MAX_HEADER,
+        *(checker.MAX_HEADER, checker.MAX_LAYERS, checker.MAX_ROWS, checker.MAX_NUMBERS),
     ]
 
 

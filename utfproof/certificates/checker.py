@@ -49,6 +49,9 @@ MAX_JSON = 64 * 2**20  # bytes of a certificate file
 MAX_HEADER = 2**24  # bytes of the header of a file of weights
 MAX_DIGITS = 100_000  # of one integer written as a string
 MAX_WORD_BITS = 60  # H^L is computed only where L log2(H) is at most this; word numbers then hash to themselves
+MAX_LAYERS = 2**26  # more than the letters of any file
+MAX_ROWS = 2**32  # of a host of drawn or stored weights, whose rows are numbered in 32 bits
+MAX_NUMBERS = 2**30  # of a target that is drawn to test an identity
 INLINE = 4096  # longest inline array
 STANDARD = "standard"  # in place of an array that a construction's definition gives
 INVERTIBLE = "untied with invertible M^(l,0)"
@@ -463,6 +466,8 @@ def read_shape(value: object) -> Shape:
     shape = Shape(**{name: integer(size, name) for name, size in held.items()}, residual=residual)
     if min(getattr(shape, name) for name in SIZES) < 1:
         raise Malformed("the shape has a number that is not positive")
+    if shape.layers > MAX_LAYERS:
+        raise OverLimit(f"there are {figure(shape.layers)} layers, allowed are {MAX_LAYERS}")
     if shape.letters > 1 and shape.layers * (shape.letters - 1).bit_length() > MAX_WORD_BITS:
         raise OverLimit(f"there can be more than 2^{MAX_WORD_BITS} head words of length L")
     return shape
@@ -1366,6 +1371,8 @@ class GivenHost:
 
 
 def dense_host(claim: Claim) -> DenseHost:
+    if claim.shape.m > MAX_ROWS:
+        raise OverLimit(f"m is {figure(claim.shape.m)}, allowed are {MAX_ROWS} for drawn and stored weights")
     return RandomHost(claim) if claim.weights is None else WeightsHost(claim)
 
 
@@ -3158,7 +3165,9 @@ class Identities(Kind):
             raise Malformed(f"evidence {'has' if self.U else 'lacks'} the field U")
 
     def check(self) -> None:
-        claim, E, U = self.claim, self.E, self.U
+        claim, s, E, U = self.claim, self.claim.shape, self.E, self.U
+        if 4 * s.heads * s.layers * s.d_in * s.head_dim > MAX_NUMBERS:
+            raise OverLimit(f"a target at {s} has more than {MAX_NUMBERS} numbers")
         kind = IDENTITIES[claim.construction][0]
         drawn = issubclass(kind, Drawn)
         inverses = claim.construction == "shared-query" if E is None else E.inverses or bool(U and U.inverses)
