@@ -199,6 +199,15 @@ def test_limits_are_those_of_the_page():
     ]
 
 
+def test_a_length_beyond_machine_integers_is_over_a_limit(tmp_path):
+    shape = {"heads": str(2**53), "layers": 1, "head_dim": str(2**53), "d_in": 2, "d_out": 2, "m": 1}
+    claim = {"host": {"every": "host"}, "notion": "matching", "targets": "all untied", "verdict": "not universal"}
+    evidence = {"method": "span", "prime": 2**31 - 1, "targets": [[["W_Q", 1, 0, 0, 0, 1]]]}
+    named = {"format": "utfproof-certificate", "version": 1, "kind": "lower-bound"}
+    (tmp_path / "c.json").write_bytes(corpus.canonical({**named, "shape": shape, "claim": claim, "evidence": evidence}))
+    assert checker.check_file(tmp_path / "c.json").code == checker.LIMIT
+
+
 # --- estimates ----------------------------------------------------------------------------------------------------------
 
 

@@ -5,6 +5,7 @@ import collections
 import itertools
 import json
 import os
+import resource
 import shutil
 import signal
 
@@ -74,7 +75,7 @@ def code_of(raw, folder):
         checker.check_document(checker.parse_canonical(raw), str(folder), checker.Options(), {})
     except checker.Stop as stop:
         return stop.code
-    except MemoryError:
+    except (MemoryError, OverflowError):
         return checker.LIMIT
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
@@ -106,6 +107,16 @@ def judged_alike(folder, count, number):
     return counts
 
 
+@pytest.fixture
+def limited():
+    """Four gigabytes for this process and those that it starts."""
+    before = resource.getrlimit(resource.RLIMIT_AS)
+    resource.setrlimit(resource.RLIMIT_AS, (2**32, before[1]))
+    yield
+    resource.setrlimit(resource.RLIMIT_AS, before)
+
+
+@pytest.mark.usefixtures("limited")
 @pytest.mark.parametrize(("count", "number"), [
     (300, 0),
     pytest.param(5000, 1, marks=pytest.mark.full),

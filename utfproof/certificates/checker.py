@@ -3565,7 +3565,7 @@ def judge(path: Path, options: Options, in_folder: bool = False) -> Verdict:
         return Verdict(MALFORMED, f"cannot be read: {error.strerror or error}", facts)
     except UnicodeError:
         return Verdict(MALFORMED, "no file can have this name", facts)
-    except MemoryError:
+    except (MemoryError, OverflowError):  # the latter where a length is beyond the machine's integers
         return Verdict(LIMIT, NO_MEMORY, facts)
     except Exception as error:  # nothing is established by a check that breaks off, and nothing refuted
         return Verdict(INTERNAL, f"no verdict, the check broke off: {type(error).__name__}: {quote(str(error))}", facts)
