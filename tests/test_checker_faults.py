@@ -183,7 +183,6 @@ PATCHED |= {
     "words compared by letters": (checker, "reduce", lambda word, commute: tuple(sorted(x[:3] for x in word))),
     "generic bounds off by one": (checker, "generic_bounds", bounds_off_by_one),
     "tied targets read as untied": (checker, "TIED", ("all tied",)),
-    "any edges": (checker, "parts", lambda edges: 9),
 }
 
 
