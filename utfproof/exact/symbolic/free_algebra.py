@@ -124,10 +124,12 @@ def _layer_inputs(words: Plain, heads: int, layers: int, system: str) -> list[An
 
 
 def unrolling(
-    heads: int, layers: int, *, system: str = TARGET, summand: Callable[[str, Word], Letters] = unrolled_word
+    heads: int, layers: int, *, system: str = TARGET, summand: Callable[[str, Word], Letters] | None = None
 ) -> IdentityResult:
-    """lem:multiunroll (lem:unroll when H = 1) for X^0, ..., X^L: the layer recursion against the sum over head words."""
+    """lem:multiunroll (lem:unroll when H = 1) for X^0, ..., X^L: the layer recursion against the sum over head words.
+    summand: another word than `unrolled_word`."""
     _require_few(heads, layers)
+    summand = summand or unrolled_word
 
     def sides(words: Plain) -> Sides:
         out: Sides = {}
