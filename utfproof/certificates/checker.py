@@ -424,11 +424,6 @@ class Shape:
         return self.letters**self.layers
 
     @property
-    def nodes(self) -> int:
-        """Words of length 0 ... L."""
-        return self.readers(self.layers) // self.heads + self.leaves
-
-    @property
     def columns(self) -> int:
         """M."""
         return 2 * self.head_dim * self.readers(self.layers) + self.d_out * self.leaves
@@ -1097,7 +1092,6 @@ def type_code(dtype: str) -> str:
 
 
 STREAM_LINE = b"residual true\n"  # of the canonical content of a host that has a residual stream
-TARGET_TENSORS = {"W_Q", "W_K", "W_V", "W_O", "W_E", "W_U"}
 Placed = tuple[str, tuple[int, ...], int, int]  # of a header: type, sizes, the first byte of the data and the one after
 
 
@@ -1119,8 +1113,8 @@ class Header:
         return digests[streamed : streamed + 1] if streamed in self.streams() else ()
 
 
-def read_header(handle: BinaryIO, names: set[str] = HOST_TENSORS) -> Header:
-    """What a safetensors file of tensors with these names holds; Malformed if it is another file. No data is read."""
+def read_header(handle: BinaryIO) -> Header:
+    """What a safetensors file of a host's tensors holds; Malformed if it is another file. No data is read."""
     size = os.fstat(handle.fileno()).st_size
     length = int.from_bytes(handle.read(8), "little")
     if size < 8 or not 2 <= length <= min(size - 8, MAX_HEADER):
@@ -1132,7 +1126,7 @@ def read_header(handle: BinaryIO, names: set[str] = HOST_TENSORS) -> Header:
     if not isinstance(header, dict):
         raise Malformed("not a safetensors file (its header is no object)")
     metadata = header.pop("__metadata__", None)
-    if not header.keys() <= names:
+    if not header.keys() <= HOST_TENSORS:
         raise Malformed("the file holds other tensors")
     found: dict[str, Placed] = {}
     entries = {
@@ -1261,11 +1255,11 @@ class WeightFiles:
             found, key=lambda path: (path not in self.hashed, not fits(found[path], claim.shape, claim.tied))
         ):
             if path not in self.hashed and fits(found[path], claim.shape, claim.tied):  # read at once: likely the one
-                header, self.hashed[path], tensors = read_tensors(path, HOST_TENSORS)
+                header, self.hashed[path], tensors = read_tensors(path)
                 if digest in header.names(self.hashed[path], residual):
                     return tensors
             elif digest in found[path].names(self.digests(path), residual):
-                header, digests, tensors = read_tensors(path, HOST_TENSORS)
+                header, digests, tensors = read_tensors(path)
                 if digest not in header.names(digests, residual):
                     raise Malformed("the weights changed while they were read")
                 return tensors
@@ -1277,10 +1271,10 @@ class WeightFiles:
         raise Malformed(f"no weights with the digest {digest[:16]}... beside the certificate or under --weights")
 
 
-def read_tensors(path: str, names: set[str]) -> tuple[Header, tuple[str, str], dict[str, Tensor]]:
+def read_tensors(path: str) -> tuple[Header, tuple[str, str], dict[str, Tensor]]:
     try:
         with open_regular(path, follow=True) as handle:
-            header, kept = read_header(handle, names), dict[str, bytearray]()
+            header, kept = read_header(handle), dict[str, bytearray]()
             digests = canonical_digests(handle, header, kept)
     except OSError as error:
         raise Malformed(f"the weights cannot be read: {error.strerror}") from None
