@@ -45,15 +45,6 @@ def listed_integers(name: str, text: str) -> list[int]:
     return [positive_integer(name, int(item)) for item in items]
 
 
-def listed_numbers(name: str, text: str, kind: type[int] | type[float]) -> list[Any]:
-    """The integers, or the numbers, of a comma-separated list; MalformedInput for anything else."""
-    try:
-        return [kind(word) for word in text.split(",")]
-    except ValueError:
-        what = "integers" if kind is int else "numbers"
-        raise MalformedInput(f"{name} {text!r} are not comma-separated {what}") from None
-
-
 def decimal(text: str | None, digits: int = 18) -> int | None:
     """The integer that these ASCII digits write, None for anything else and for more digits than these."""
     return int(text) if text and text.isascii() and text.isdecimal() and len(text) <= digits else None

@@ -124,7 +124,7 @@ M = Annotated[int | None, option("Embedding dimension m (default: the constructi
 Seed = Annotated[int, option("Seed of what is drawn, 0 ... 2^64-1.", check=seed)]
 Device = Annotated[str, option("cpu (NumPy), or a torch device such as cuda.", advanced=True)]
 Threads = Annotated[
-    int | None, option("Threads of torch (default: torch's own choice).", check=parallel, aside=True, advanced=True)
+    int | None, option("Threads of torch; its own choice by default.", check=parallel, aside=True, advanced=True)
 ]
 MaxMemory = Annotated[
     int | None, option("Memory limit such as 4G (default: 80 % of RAM).", parser=memory, aside=True, advanced=True)

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from utfproof.cli.command import Given, command
-from utfproof.cli.options import MaxMemory, amount, argument, option, parallel
+from utfproof.cli.options import MaxMemory, Threads, amount, argument, option
 from utfproof.cli.options import seed as seed_check
 from utfproof.cli.outcome import Outcome
 from utfproof.errors import MalformedInput, Stopped
@@ -78,9 +78,7 @@ def train(
     dtype: Annotated[
         str, option("float32, float64, bfloat16, or tf32 on a GPU: float32 whose products take TF32.", advanced=True)
     ] = "float32",
-    threads: Annotated[
-        int | None, option("Threads of torch; its own choice by default.", check=parallel, aside=True, advanced=True)
-    ] = None,
+    threads: Threads = None,
     results: Annotated[Path | None, option("Folder of result files.", aside=True)] = None,
     output: Annotated[
         Path | None,
