@@ -58,7 +58,7 @@ Inductive named :=
   | Stored (tied : bool) (digest : string).
 (* hosts of the identity kind *)
 Inductive embedded :=
-  | ESharedKey | ESharedQuery | ERegister | ETwoSided | ECounting | EMiddle (edges : seq (nat * nat)) | ETwoSidedCounting.
+  | ESharedKey | ESharedQuery | ERegister | ETwoSided | ECounting.
 Inductive claim :=
   | Universal (h : named) (rank : Z)      (* by matching, all untied targets *)
   | UniversalTied (h : named) (rank : Z)  (* by matching, all tied targets *)
@@ -146,31 +146,24 @@ Definition read_values (s : shape) (j : json) : option (bool * seq (seq (mat Z))
 (* the identity kind: which of the notions, and whether targets are tied *)
 Inductive sense := Logits | FreeE | FreeBoth.
 Definition sense_of (c : embedded) : sense := match c with
-  | ESharedKey | ESharedQuery => Logits | ERegister | ECounting => FreeE | _ => FreeBoth end.
-Definition tied_targets (c : embedded) : bool := match c with ECounting | ETwoSidedCounting => true | _ => false end.
-Definition read_edges (s : shape) (j : json) : option (seq (nat * nat)) :=
-  let number j := if j is Num z then if Z.leb 0 z && Z.leb z (Z.of_nat (heads s)) then Some (Z.to_nat z) else None else None in
-  let pair j := if listed number j is Some [:: a; b] then Some (a, b) else None in
-  if listed pair j is Some l then if size l == heads s then Some l else None else None.
+  | ESharedKey | ESharedQuery => Logits | ERegister | ECounting => FreeE | ETwoSided => FreeBoth end.
+Definition tied_targets (c : embedded) : bool := match c with ECounting => true | _ => false end.
 Definition embedded_at (s : shape) (c : embedded) : bool :=
   let: Shape H L d din dout m r := s in
   let narrow := din == 1%N in
   [&& ~~ r, din == dout & match c with
   | ESharedKey => defined_at s SharedKey | ESharedQuery => defined_at s SharedQuery
   | ERegister => (din * H ^ L <= m)%N
-  | ETwoSided => ~~ odd L && (din * H ^ L./2 <= m)%N
-  | ECounting => [&& narrow, 0 < H & choose (L + H.-1) H.-1 <= m]%N
-  | ETwoSidedCounting => [&& narrow, 0 < H, 1 < L & choose (uphalf L + H.-1) H.-1 <= m]%N
-  | EMiddle edges => odd L && (din * (foldr maxn 0 [seq maxn e.1 e.2 | e <- edges]).+1 * H ^ L./2 <= m)%N end].
-Definition read_embedded (s : shape) (j : json) : option embedded :=
-  match fields [:: "construction"] j, fields [:: "construction"; "edges"] j with
-  | Some [:: c], _ => if says "shared-key" c then Some ESharedKey else if says "shared-query" c then Some ESharedQuery
+  | ETwoSided => (din * H ^ uphalf L <= m)%N
+  | ECounting => [&& narrow, 0 < H & choose (L + H.-1) H.-1 <= m]%N end].
+Definition read_embedded (j : json) : option embedded :=
+  match fields [:: "construction"] j with
+  | Some [:: c] => if says "shared-key" c then Some ESharedKey else if says "shared-query" c then Some ESharedQuery
     else if says "register" c then Some ERegister else if says "two-sided" c then Some ETwoSided
-    else if says "counting" c then Some ECounting else if says "two-sided-counting" c then Some ETwoSidedCounting else None
-  | _, Some [:: c; e] => if says "middle" c then omap EMiddle (read_edges s e) else None
-  | _, _ => None end.
+    else if says "counting" c then Some ECounting else None
+  | _ => None end.
 Definition read_embeds (s : shape) (h n t : json) (free : option json) : option claim :=
-  if read_embedded s h is Some c then
+  if read_embedded h is Some c then
     let fits := match sense_of c, free with
       | Logits, None => says "attention-matching" n
       | FreeE, Some f => says "shared attention" n && says "E" f
@@ -180,7 +173,6 @@ Definition read_embeds (s : shape) (h n t : json) (free : option json) : option 
     else if says (if tied_targets c then "all tied" else "all untied") t then Some (Embeds c false)
     else match c with
       | ESharedQuery => if says "untied with invertible M^(l,0)" t then Some (Embeds c true) else None
-      | EMiddle _ => if says "untied with invertible M^(k+1,h)" t && (d_in s <= head_dim s)%N then Some (Embeds c true) else None
       | _ => None end
   else None.
 Definition read_claim (s : shape) (kind j : json) : option claim :=
@@ -289,15 +281,14 @@ Definition value_host (F : numFieldType) (tied : bool) (V : seq (seq (mat Z))) (
 
 Definition embedded_ones (c : embedded) : ones := let b := d_in s in match c with
   | ESharedKey => shared_key H L d b b | ESharedQuery => shared_query H L d b | ERegister => register_alone H L b
-  | ETwoSided => two_sided H L b | ECounting => counting H L | EMiddle edges => middle H L b edges
-  | ETwoSidedCounting => two_sided_counting H L end.
+  | ETwoSided => two_sided H L b | ECounting => counting H L end.
 Definition embedded_host (F : numFieldType) c : nat -> layer F H d m :=
   host Z0 (inject F) H d m (ones_head (embedded_ones c) d m).
 Definition embedded_out (F : numFieldType) c : 'M[F]_(m, d_in s) :=
   out Z0 (inject F) (d_in s) m (ones_out (embedded_ones c) (d_in s) m).
 (* the letters that may be inverted: layer from 0, head *)
 Definition inverted (c : embedded) (inverses : bool) (l h : nat) : bool := inverses && match c with
-  | ESharedQuery => h == 0%N | EMiddle _ => l == L./2 | _ => false end.
+  | ESharedQuery => h == 0%N | _ => false end.
 
 Definition matches_tied (F : numFieldType) (h : named) : Prop := if stream s
   then forall Q K V O, exists E : 'M[F]_(d_out s, m), res_matches L (true_host F h) (true_out F h) (layers (Decision.looped Q K V O)) E

@@ -173,18 +173,11 @@ Definition printed_looped (H L d dout : nat) : ones :=
 (* section 9; no queries and keys where attention comes from outside *)
 Definition unread (_ _ _ : nat) : seq nat := [::].
 Definition register_alone (H L b : nat) : ones := Ones unread unread (fun _ h => register H L b h) (fun i => [:: i]).
-(* two registers, of the words of the layers before k and of those from k' on; between them what is given *)
-Definition two_registers (H n k k' b : nat) (between : nat -> nat -> nat -> seq nat) : ones :=
+(* two registers, of the words of the first half of the layers, rounded up, and of those of the others *)
+Definition two_sided (H L b : nat) : ones := let k := uphalf L in
   Ones unread unread (fun l h j => let s := (j %/ b)%N in
-    if (k <= l)%N && (l < k')%N then between l h j
-    else if ~~ (s < H ^ n)%N then [::]
-    else if (l < k)%N then if s %% H == 0 then [:: (h * H ^ n.-1 + s %/ H) * b + j %% b]%N else [::]
-    else if s %% H == h then [:: s %/ H * b + j %% b]%N else [::]) (fun _ => [::]).
-Definition two_sided (H L b : nat) : ones := two_registers H L./2 L./2 L./2 b unread.
-Definition middle (H L b : nat) (edges : seq (nat * nat)) : ones :=
-  let q := (foldr maxn 0 [seq maxn e.1 e.2 | e <- edges]).+1 in
-  two_registers H L./2 L./2 L./2.+1 (q * b) (fun _ h j =>
-    let e := nth (0, 0) edges h in if j %/ b == e.2 then [:: e.1 * b + j %% b]%N else [::]).
+    if (l < k)%N then if (s < H ^ k)%N && (s %% H == 0)%N then [:: (h * H ^ k.-1 + s %/ H) * b + j %% b]%N else [::]
+    else if (s < H ^ (L - k))%N && (s %% H == h)%N then [:: s %/ H * b + j %% b]%N else [::]) (fun _ => [::]).
 (* r numbers with sum at most n, lexicographically *)
 Fixpoint states (r n : nat) : seq (seq nat) := if r is r'.+1 then
   flatten [seq [seq a :: c | c <- states r' (n - a)] | a <- iota 0 n.+1] else [:: [::]].
@@ -192,18 +185,8 @@ Definition count_up (cs : seq (seq nat)) (n h j : nat) : seq nat := if h is h'.+
   if (j < size cs)%N then let c := nth [::] cs j in
     if (sumn c < n)%N then [:: seq.index (set_nth 0 c h' (nth 0 c h').+1) cs] else [::]
   else [::] else if (j < size cs)%N then [:: j] else [::].
-Definition count_down (cs : seq (seq nat)) (h j : nat) : seq nat := if h is h'.+1 then
-  if (j < size cs)%N then let c := nth [::] cs j in
-    if (0 < nth 0 c h')%N then [:: seq.index (set_nth 0 c h' (nth 0 c h').-1) cs] else [::]
-  else [::] else if (j < size cs)%N then [:: j] else [::].
 Definition counting (H L : nat) : ones :=
   let cs := states H.-1 L in Ones unread unread (fun _ h => count_up cs L h) (fun i => [:: i]).
-Definition two_sided_counting (H L : nat) : ones :=
-  let k := uphalf L in
-  let cs := states H.-1 k in
-  Ones unread unread (fun l h j => if (l < k)%N then count_up cs k h j else if (k < l)%N then count_down cs h j
-    else if j == (if h is h'.+1 then seq.index (set_nth 0 (nseq H.-1 0) h' 1) cs else 0) then [:: 0] else [::])
-    (fun _ => [::]).
 
 (* --- the stream as one more head, in front (Streams.v) --- *)
 Definition silent_ones (o : ones) : ones :=

@@ -239,7 +239,7 @@ let letter s c tied text =
   let transposed, inverse = match String.sub text stop (n - stop) with
     | "" -> (false, false) | "T" -> (true, false) | "I" -> (false, true) | "IT" -> (true, true) | _ -> reject "no letter" in
   if layer < 0 || layer >= s.depth || head >= s.heads then reject "a letter out of range";
-  if inverse && (kind > 0 || not (inverted s c true layer head)) then reject "no letter of this construction";
+  if inverse && (kind > 0 || not (inverted c true layer head)) then reject "no letter of this construction";
   ((((kind, layer), head), transposed), inverse)
 let inverts = List.exists (fun (_, w) -> List.exists snd w)
 
@@ -275,7 +275,7 @@ let embedding s c inverses evidence =
           | _ -> reject "a block") (list j) in
   let e = blocks "E" in
   let u = if both then blocks "U" else [] in
-  (match c with ESharedQuery | EMiddle _ -> if (inverts e || inverts u) <> inverses then reject "inverses and targets" | _ -> ());
+  (match c with ESharedQuery -> if (inverts e || inverts u) <> inverses then reject "inverses and targets" | _ -> ());
   let size = List.length e + List.length u and words = Zar.to_int fixed in
   let pairs = if sense_of c = Logits then words * words / s.heads else words * (if both then s.width else 1) in
   if pairs * size * s.head_dim > 2_000_000_000 then raise (Uncovered "so many words");
@@ -494,7 +494,7 @@ let judge path =
     let all_read = match kind with
       | "rank-permutation" | "rank-triangular" | "rank-modular" | "rank-deficient" | "tied-kernel" -> true
       | "linear-test" -> not streams
-      | "identity" -> List.mem constructed [ "shared-key"; "register"; "counting" ]
+      | "identity" -> List.mem constructed [ "shared-key"; "register"; "counting"; "two-sided" ]
       | _ -> false in
     if all_read then reject "no well-formed claim of this kind";
     raise (Uncovered (if List.mem kind [ "linear-test"; "lower-bound"; "identity" ] then kind ^ " of this form" else kind))
