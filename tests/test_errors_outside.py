@@ -225,7 +225,6 @@ def relatives(folder):
 
 
 DENSE = ["certify", "random", *SMALL, "-o", "c.json"]
-MEASURE = ["bench", "all", "--tiny"]
 VERIFY = ["verify", "--workers", 2, "--html", "v.html"]
 AT_WORK = "elimination.py:_eliminate"
 SIGNALS = {
@@ -236,8 +235,6 @@ SIGNALS = {
     "SIGTERM while loading": (DENSE, "numpy", signal.SIGTERM, 143, "terminated"),
     "SIGTERM at work": (DENSE, AT_WORK, signal.SIGTERM, 143, "terminated"),
     "the terminal goes": (DENSE, AT_WORK, signal.SIGHUP, 129, "the terminal was closed"),
-    "Ctrl-C with a child": (MEASURE, "ratios.py:_measured", signal.SIGINT, 130, "interrupted"),
-    "SIGTERM with a child": (MEASURE, "ratios.py:_measured", signal.SIGTERM, 143, "terminated"),
     "Ctrl-C with workers": (VERIFY, "runner.py:_decide_by_id", signal.SIGINT, 130, "interrupted"),
     "SIGTERM with workers": (VERIFY, "runner.py:_decide_by_id", signal.SIGTERM, 143, "terminated"),
 }

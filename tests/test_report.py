@@ -67,7 +67,6 @@ def test_every_kind_is_shown(folder):
     ("name", "document"),
     [
         ("frontier", changed(FRONTIER, "entries", 0, "proved", "m", value=4)),
-        ("bench", {**BENCH, "worse": BENCH["results"]}),
         ("claims", sample()),
         ("outputs", {"exit_code": 1, "results": [{"path": "a", "status": "invalid"}]}),
     ],

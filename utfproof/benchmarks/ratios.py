@@ -3,14 +3,12 @@ ratio.
 
 A floor is what the work cannot do without (a float64 product of its size, the interpreter); a peer is what a user would take
 otherwise. One BLAS thread, pairs interleaved; the ratio is the median over the pairs, so that what slows a machine slows both
-sides. Each row is measured as the machine is, and beside a busy process a core; the smallest sizes (`tiny`) are held against
-ratios that were recorded before.
+sides.
 """
 
 from __future__ import annotations
 
 import functools
-import json
 import resource
 import statistics
 import subprocess
@@ -19,43 +17,27 @@ import tempfile
 import time
 import warnings
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
-from itertools import chain
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from utfproof.benchmarks.timing import circumstances, library
 from utfproof.errors import MalformedInput
-from utfproof.ground.files import json_files, read_bytes
-from utfproof.ground.processes import worker_pool
 from utfproof.ground.progress import stage, staged
 from utfproof.shapes import EffectiveHeadDimensionWarning, Shape
 
 Call = Callable[[], Any]
 Make = Callable[[Any, Path], tuple[Call, Call]]
-Key = tuple[str, str, str]
-"""Work, size, and what it stands beside."""
-
-TOLERANCE = 1.3
-"""A ratio beyond so many times the recorded one is worse."""
-ROUNDS = 3
-"""Measurements before that is said: the least of them counts."""
 _SAMPLE = 0.1
 """Processor seconds that one side of a pair lasts at least, short ones being repeated within it."""
 _MOST_CALLS = 200
 _ADDITIONS = 1_000_000
 
 
-class Unavailable(Exception):
-    """Why a row cannot be measured here."""
-
-
 @dataclass(frozen=True)
 class Pairing:
-    """What is measured at these sizes: `make` gives the work and what stands beside it, in an empty folder of its own.
-
-    tiny: the sizes that are held against recorded ratios. Unavailable where either side cannot run here.
-    """
+    """What is measured at these sizes, or the `tiny` ones: `make` gives the work and what stands beside it, in an empty folder
+    of its own. ImportError where either side cannot run here."""
 
     work: str
     beside: str
@@ -101,69 +83,6 @@ class RatioSetting:
                 yield from ((row, size) for size in (row.tiny if self.tiny else row.sizes))
 
 
-def run(setting: RatioSetting) -> dict[str, Any]:
-    """The document, each row measured in a fresh process: BLAS fixes its threads when it is loaded."""
-    setting.check()
-    with worker_pool(1, "choose --tiny") as pool:
-        return measure(setting, lambda *asked: pool.submit(_measured, *asked).result())
-
-
-# --- against ratios that were recorded --------------------------------------------------------------------------
-
-
-def run_against(setting: RatioSetting, recorded: dict[Key, float]) -> dict[str, Any]:
-    """The document, with `worse`: rows whose ratio is beyond TOLERANCE times the recorded one in ROUNDS measurements. Only rows
-    that seem worse are measured again. MalformedInput where no row was recorded."""
-    document = run(setting)
-    if not any(_key(entry) in recorded for entry in document["results"]):
-        raise MalformedInput("none of these rows has a recorded ratio; measure the sizes that were recorded")
-    for _ in range(ROUNDS - 1):
-        if not (slow := worse(document, recorded)):
-            break
-        works = tuple(dict.fromkeys(entry["work"] for entry in slow))
-        again = {_key(entry): entry for entry in run(replace(setting, works=works))["results"]}
-        results = [min(e, again.get(_key(e), e), key=lambda e: e["ratios"]["alone"]) for e in document["results"]]
-        document = {**document, "results": results}
-    return {**document, "worse": worse(document, recorded)}
-
-
-def worse(document: dict[str, Any], recorded: dict[Key, float]) -> list[dict[str, Any]]:
-    """Rows beyond TOLERANCE times what was recorded; what was not recorded is left out."""
-    return [
-        {
-            **{name: entry[name] for name in ("work", "size", "beside")},
-            "ratio": ratio,
-            "recorded": recorded[_key(entry)],
-        }
-        for entry in document["results"]
-        if (ratio := entry["ratios"]["alone"]) > TOLERANCE * recorded.get(_key(entry), float("inf"))
-    ]
-
-
-def recorded_ratios(folder: Path, kernel: str) -> dict[Key, float]:
-    """Ratios of the runs kept in a folder: those with this kernel of BLAS, or where there is none the largest of each row.
-    MalformedInput where there is no run, or another file."""
-    runs: dict[str, dict[Key, float]] = {}
-    for path in json_files(folder):
-        try:
-            document = json.loads(read_bytes(path))
-            assert document["benchmark"] == "all"
-            rows = {_key(entry): float(entry["ratios"]["alone"]) for entry in document["results"]}
-            known = runs.setdefault(str(document["kernel"]), {})
-        except (ValueError, KeyError, TypeError, AssertionError) as error:
-            raise MalformedInput(f"{path} is no document of bench all") from error
-        known.update({key: max(ratio, known.get(key, 0.0)) for key, ratio in rows.items()})
-    if not runs:
-        raise MalformedInput(f"{folder} holds no document of bench all; make one with --tiny -o")
-    if kernel in runs:
-        return runs[kernel]
-    return {key: max(run.get(key, 0.0) for run in runs.values()) for key in {*chain(*runs.values())}}
-
-
-def _key(entry: dict[str, Any]) -> Key:
-    return entry["work"], entry["size"], entry["beside"]
-
-
 def kernel() -> str:
     """The kernel that NumPy's BLAS has chosen for this processor, such as Haswell."""
     import numpy  # noqa: F401
@@ -175,13 +94,17 @@ def kernel() -> str:
 # --- measuring ---------------------------------------------------------------------------------------------------
 
 
-def measure(setting: RatioSetting, one: Callable[[Pairing, Any, RatioSetting], Any]) -> dict[str, Any]:
-    """Measure all rows by `one`, which is `_measured` or calls it in another process."""
+def run(setting: RatioSetting) -> dict[str, Any]:
+    """Measure all rows: the document."""
+    import scipy.linalg  # noqa: F401  # the libraries whose threads are limited
+    from threadpoolctl import threadpool_limits
+
+    setting.check()
     about, absent, results = circumstances(), {}, []
     rows = list(setting.rows())
     for row, size in staged("rows", rows, len(rows)):
-        with stage(f"{row.work} {size}"):
-            found = one(row, size, setting)
+        with stage(f"{row.work} {size}"), threadpool_limits(1):
+            found = _measured(row, size, setting)
         if isinstance(found, str):
             absent[f"{row.work} beside {row.beside}"] = found
         else:
@@ -198,7 +121,7 @@ def _measured(row: Pairing, size: Any, setting: RatioSetting) -> dict[str, Any] 
         try:
             both = row.make(size, Path(folder))
             pairs = _pairs(*both, setting.repetitions)
-        except (ImportError, Unavailable) as reason:
+        except ImportError as reason:
             return str(reason)
     return {
         "work": row.work,
