@@ -217,19 +217,8 @@ def given(grid: Any) -> Attention:
     return lambda queries, keys, layer, head: grid[layer - 1][head]
 
 
-def forward(
-    system: Any,
-    x: Rows,
-    E: Any = None,
-    attention: Attention = rational_attention,
-    *,
-    lift: Callable[[Any], Rows] = rows,
-    normed: Callable[[Rows, str], Rows] = lambda state, place: state,
-) -> Rows:
-    """The outputs of a target, with biases or without, for X, and of a host for X and E.
-
-    lift: brings every matrix to the numbers computed with. normed: the norm of a state at "pre", "post" or "final".
-    """
+def forward(system: Any, x: Rows, E: Any = None, attention: Attention = rational_attention) -> Rows:
+    """The outputs of a target, with biases or without, for X, and of a host for X and E."""
 
     def plus(matrix: Rows, name: str, *at: int) -> Rows:
         if not hasattr(system, "bias"):
@@ -237,19 +226,18 @@ def forward(
         return [[v + b for v, b in zip(row, system.bias(name)[at], strict=True)] for row in matrix]
 
     start, output = ends(system)
-    state = plus(multiply(lift(x), lift(start if E is None else E)), "b_E")
+    state = plus(multiply(rows(x), rows(start if E is None else E)), "b_E")
     for layer in range(system.shape.layers):
-        inner = normed(state, "pre")
         after = state if system.shape.residual else [[0] * len(row) for row in state]
         for head in range(system.shape.heads):
-            query, key, first, *others = map(lift, factors(system, layer, head))
+            query, key, first, *others = map(rows, factors(system, layer, head))
             queries, keys = (
-                plus(multiply(inner, matrix), name, layer, head) for matrix, name in ((query, "b_Q"), (key, "b_K"))
+                plus(multiply(state, matrix), name, layer, head) for matrix, name in ((query, "b_Q"), (key, "b_K"))
             )
-            values = plus(multiply(inner, first), "b_V", layer, head)
-            term = multiply(lift(attention(queries, keys, layer + 1, head)), values)
+            values = plus(multiply(state, first), "b_V", layer, head)
+            term = multiply(rows(attention(queries, keys, layer + 1, head)), values)
             for matrix in others:
                 term = multiply(term, matrix)
             after = add(after, term)
-        state = normed(plus(after, "b_O", layer), "post")
-    return plus(multiply(normed(state, "final"), lift(output)), "b_U")
+        state = plus(after, "b_O", layer)
+    return plus(multiply(state, rows(output)), "b_U")

@@ -32,7 +32,6 @@ SECTIONS = (
     "new_gated",
     "new_shared_attention",
     "new_residual",
-    "new_normalisation",
     "new_trained_models",
 )
 """TOML files in the order of the paper; results beyond the paper by topic."""
