@@ -1,4 +1,4 @@
-"""Exported hosts run where only PyTorch is, with the same outputs; TransformerLens tensors describe the same model."""
+"""Exported hosts run where only PyTorch is, with the same outputs."""
 
 import json
 import os
@@ -8,14 +8,15 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from safetensors.numpy import save_file
 
 from utfproof.attention import SoftmaxAttention
 from utfproof.cli.app import run
 from utfproof.constructions import build_host, random_target
-from utfproof.errors import MalformedInput, NotDefined, ResourceLimit
+from utfproof.errors import MalformedInput
 from utfproof.matching import embed
 from utfproof.models import import_model
-from utfproof.models.exporting import transformer_lens_tensors, write_arrays, write_module
+from utfproof.models.exporting import write_module
 from utfproof.shapes import Shape
 from utfproof.systems import Universal
 from utfproof.weights import read_tensors
@@ -188,50 +189,9 @@ def test_a_planted_fault_in_the_file_is_seen(exported, fault):
     host, E, folder = exported
     name, change = FAULTS[fault]
     file = read_tensors(folder / "host.safetensors")
-    write_arrays(folder / "host.safetensors", {**file.tensors, name: change(file.tensors[name])}, {})
+    save_file({**file.tensors, name: change(file.tensors[name])}, folder / "host.safetensors")
     x = np.random.default_rng(0).normal(size=(4, 3))
     assert np.abs(outputs(load(folder), x) - host.forward(x, E, SoftmaxAttention(causal=True))).max() > 1e-6
-
-
-# --- TransformerLens ---------------------------------------------------------------------------------------
-
-STREAMS = [
-    ("sparse", Shape(2, 2, 2, 3, residual=True)),
-    ("sparse", Shape(1, 3, 1, 2, 3, residual=True)),
-    ("tied", Shape(2, 1, 2, 3, residual=True)),
-    ("random", Shape(2, 2, 1, 2, residual=True)),
-    ("factored", Shape(1, 2, 1, 2, residual=True)),
-]
-
-
-@pytest.mark.parametrize(("name", "shape"), STREAMS)
-@pytest.mark.parametrize("scaled", [False, True])
-def test_transformer_lens_tensors_are_the_same_model(tmp_path, name, shape, scaled):
-    """Read back as a TransformerLens model, with its own scale 1/sqrt(d_head), the outputs are the host's."""
-    host, E = machine(name, shape)
-    kernel = SoftmaxAttention(causal=True, scale="1/sqrt(d)" if scaled else 1.0)
-    tensors, metadata = transformer_lens_tensors(host, E, kernel, vocabulary=shape.d_in, positions=0, context=9)
-    path = tmp_path / "tl.safetensors"
-    write_arrays(path, tensors, metadata)
-    model = import_model(path, "transformer-lens")
-    assert model.positions == 9
-    tokens = np.random.default_rng(1).integers(0, shape.d_in, 7)
-    found = model.original(tokens, SoftmaxAttention(causal=True))
-    expected = host.forward(np.eye(shape.d_in)[tokens], E, kernel)
-    assert np.abs(found - expected).max() < 1e-10 * np.abs(expected).max()
-    widths = {"random": host.m, "factored": 3}
-    assert int(metadata["d_head"]) == widths.get(name, int(metadata["d_head"])) >= shape.head_dim
-
-
-def test_what_has_no_such_form_is_refused():
-    host, E = machine("sparse", Shape(2, 1, 1, 2))
-    with pytest.raises(NotDefined, match="residual stream"):
-        transformer_lens_tensors(host, E, SoftmaxAttention(), vocabulary=2, positions=0)
-    host, E = machine("sparse", Shape(2, 1, 1, 2, residual=True))
-    with pytest.raises(NotDefined, match="softmax and causal"):
-        transformer_lens_tensors(host, E, SoftmaxAttention(window=2), vocabulary=2, positions=0)
-    with pytest.raises(ResourceLimit):
-        transformer_lens_tensors(host, E, SoftmaxAttention(), vocabulary=2, positions=0, max_memory=100)
 
 
 @pytest.mark.parametrize(("V", "P"), [(1, 0), (3, 0), (2, 1), (0, 2), (3, -1)])
@@ -250,16 +210,13 @@ def test_export_by_command(tmp_path, capsys):
         run(["embed", "random", str(TRAINED), "--layout", "pytorch", "--seed", "5", "--trials", "2", "-o", str(E)]) == 0
     )
     capsys.readouterr()
-    module, tensors = tmp_path / "host.py", tmp_path / "tl.safetensors"
+    module = tmp_path / "host.py"
     assert run(["export", "random", str(E), "-o", str(module), "--json"]) == 0
     document = json.loads(capsys.readouterr().out)
     assert (document["vocabulary"], document["positions"], document["shape"]["m"]) == (8, 16, 264)
-    assert run(["export", "random", str(E), "-o", str(tensors), "--layout", "transformer-lens"]) == 0
     model, kernel = import_model(TRAINED, "pytorch"), SoftmaxAttention(causal=True)
     tokens = np.arange(16) % 5
     expected = model.original(tokens, kernel)
-    again = import_model(tensors, "transformer-lens").original(tokens, kernel)
-    assert np.abs(again - expected).max() < 1e-9 * np.abs(expected).max()
     pytest.importorskip("torch")
     assert np.abs(outputs(load(tmp_path), tokens) - expected).max() < 1e-9 * np.abs(expected).max()
 
@@ -270,7 +227,6 @@ CONTRADICTIONS = {
     "another m": (["random", "--m", "9"], "--m 9 contradicts"),
     "no stream": (["random", "--no-residual"], "contradicts the embedding"),
     "another law": (["random", "--law", "rademacher"], "--law"),
-    "layout": (["random", "--layout", "onnx"], "layout 'onnx'"),
     "matrices from outside": (["random", "--attention", "given"], "from outside"),
 }
 

@@ -1,4 +1,4 @@
-"""Trained models from their own files: a residual induction model in two layouts, grouped heads, refusals, planted faults."""
+"""Trained models from their own files: a residual induction model in two layouts, refusals, planted faults."""
 
 import json
 import subprocess
@@ -8,26 +8,19 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from safetensors.numpy import save_file
 
-from utfproof.attention import RationalAttention, SoftmaxAttention
+from utfproof.attention import SoftmaxAttention
 from utfproof.cli.app import run
 from utfproof.constructions import build_host
-from utfproof.errors import MalformedInput, NotDefined
-from utfproof.ground.arrays import exact
-from utfproof.matching import embed, r_all, w_all
+from utfproof.matching import embed
 from utfproof.models import (
     compare,
-    embed_grouped,
-    grouped_matching_dimension,
-    grouped_tree_host,
     import_model,
     random_sequences,
 )
 from utfproof.models.attention import attention_kernel
-from utfproof.models.exporting import write_arrays
 from utfproof.models.settings import WHOLE
-from utfproof.shapes import Shape, matching_dimension
-from utfproof.systems import Target
 from utfproof.weights import read_embedding, read_tensors
 
 pytestmark = pytest.mark.numerical
@@ -57,7 +50,7 @@ def relative_difference(found, expected):
 
 
 def write(path, tensors, **metadata):
-    write_arrays(path, tensors, metadata)
+    save_file({name: np.ascontiguousarray(array) for name, array in tensors.items()}, path, metadata)
     return path
 
 
@@ -297,58 +290,6 @@ def test_multihead_names(tmp_path, residual, P):
     assert model.positions == P
     for name in ("sparse", "random"):
         assert difference(model, build_host(name, model.target().shape)) < 1e-9
-
-
-# --- grouped and multi-query heads -------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(("H", "G"), [(2, 1), (4, 2), (3, 1), (2, 2)])
-def test_shared_keys_are_counted_once(tmp_path, H, G):
-    path = write(tmp_path / "m.safetensors", transformer_lens(H=H, G=G, P=0))
-    model = import_model(path, "transformer-lens")
-    shape = model.target().shape
-    assert (model.kv_heads, shape.heads) == (G, H)
-    saved = matching_dimension(shape) - grouped_matching_dimension(shape, G)
-    assert saved == 3 * (H - G) * (1 + (H + 1))
-    host = grouped_tree_host(shape, G)
-    assert host.m == grouped_matching_dimension(shape, G)
-    E = embed_grouped(model.target().augmented(), G)
-    sequences = random_sequences(model, 6, 0)
-    assert compare(model, host, E, sequences, CAUSAL).relative_difference < 1e-13
-    assert difference(model, build_host("sparse", shape)) < 1e-13  # expanded
-
-
-@pytest.mark.parametrize("residual", [False, True])
-def test_grouped_targets_are_matched_exactly(residual):
-    rng = np.random.default_rng(0)
-    shape = Shape(4, 2, 1, 2, residual=residual)
-    draw = lambda *s: exact(rng.integers(-3, 4, s))  # noqa: E731
-    shared = [np.repeat(draw(2, 2, 2, 1), 2, axis=1) for _ in range(2)]
-    target = Target(shape, draw(2, 4, 2, 1), *shared, draw(2, 4, 1, 2))
-    host = grouped_tree_host(shape, 2, grouped_matching_dimension(shape, 2) + 3)
-    E = embed_grouped(target, 2, host.m)
-    assert (E @ r_all(host) == w_all(target)).all()
-    x = exact(np.eye(2, dtype=int)[[0, 1, 1]])
-    assert (host.forward(x, E, RationalAttention()) == target.forward(x, RationalAttention())).all()
-    own = replace(target, W_K=draw(2, 4, 2, 1))
-    with pytest.raises(MalformedInput, match="keys of its own"):
-        embed_grouped(own, 2, host.m)
-    with pytest.raises(MalformedInput, match="do not divide"):
-        grouped_matching_dimension(shape, 3)
-    with pytest.raises(NotDefined, match="needs m >="):
-        grouped_tree_host(shape, 2, 5)
-
-
-def test_the_grouped_host_by_command(tmp_path, capsys):
-    path = write(tmp_path / "m.safetensors", transformer_lens(H=4, G=1), **KNOWN)
-    out = tmp_path / "E.safetensors"
-    arguments = [str(path), "--layout", "transformer-lens", "-o", str(out), "--json"]
-    assert run(["embed", "grouped", *arguments]) == 0
-    document = json.loads(capsys.readouterr().out)
-    assert document["grouped_columns"] == document["shape"]["m"] == 3 * 5 * 6 + 4 * 25
-    assert run(["embed", "sparse", *arguments]) == 0
-    document = json.loads(capsys.readouterr().out)
-    assert (document["grouped_columns"], document["shape"]["m"]) == (190, 2 * 3 * 4 * 6 + 4 * 25)
 
 
 def without(tensors, name):

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from safetensors.numpy import save_file
 from test_import import relative_difference, transformer_lens
 
 from utfproof.cli.app import run
@@ -22,7 +23,6 @@ from utfproof.models import (
     write_kernel,
 )
 from utfproof.models.comparison import Comparison
-from utfproof.models.exporting import transformer_lens_tensors, write_arrays
 from utfproof.models.layouts import read_model, recognise, settings_of
 from utfproof.weights import TensorFile, read_tensors
 
@@ -125,7 +125,7 @@ def stored(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(str(tmp_path))
     record = FROZEN[PLAIN][1]
-    write_arrays("m.safetensors", weights(), {})
+    save_file(weights(), "m.safetensors")
     less = {name: value for name, value in record["config"].items() if name != "output_logits_soft_cap"}
     for name, fields in (("config", record["config"]), ("less", less)):
         (tmp_path / f"{name}.json").write_text(json.dumps(fields))
@@ -162,7 +162,7 @@ def test_a_file_whose_norm_was_folded_is_recognised(stored):
     for name in tensors:
         if name.endswith(("W_Q", "W_K", "W_V")):
             tensors[name] = tensors[name] - tensors[name].mean(axis=1, keepdims=True)
-    write_arrays("m.safetensors", tensors, {})
+    save_file(tensors, "m.safetensors")
     with pytest.raises(MalformedInput, match="sum to zero, as folding a LayerNorm leaves them"):
         import_model("m.safetensors")
 
@@ -190,23 +190,6 @@ def test_pytorch_files(stored, capfd):
         with pytest.raises(MalformedInput, match=said):
             import_model(name)
     assert "unpickled" not in "".join(capfd.readouterr())
-
-
-def test_exports_under_transformer_lens_names_are_read_back(stored):
-    """A residual host, causal and both ways, is the same model again, and nothing is left open."""
-    from utfproof.attention import SoftmaxAttention
-
-    model = import_model("m.safetensors")
-    embedded = embed_model(model)
-    for causal in (True, False):
-        kernel = SoftmaxAttention(causal=causal)
-        sizes = {"vocabulary": model.vocabulary, "positions": model.positions}
-        write_arrays("back.safetensors", *transformer_lens_tensors(embedded.host, embedded.E, kernel, **sizes))
-        back = import_model("back.safetensors")
-        assert back.unknown == ()
-        tokens = np.array([0, 3, 1, 1, 2])
-        expected = embedded.host.forward(model.one_hots(tokens), embedded.E, kernel)
-        assert relative_difference(back.original(tokens), expected) < 1e-12
 
 
 def test_a_tied_host_with_a_stream_cannot_carry_an_untied_model():

@@ -105,7 +105,7 @@ def test_the_exported_host_gives_the_modules_own_activations(function, words, tm
     model = Model(function).double()
     found = part(model, upto="attn.0")
     assert words in found.facts["attention"]
-    for host in ("sparse", "random", "grouped"):
+    for host in ("sparse", "random"):
         made = embed_model(found, host)
         assert made.agreement.relative_difference < 1e-10
         assert f"at most {P} of {len(TOKENS)} tokens" in made.verdict
@@ -167,7 +167,6 @@ def test_commands_embed_and_export_a_part(tmp_path, capsys, monkeypatch):
     assert (exported(module)(tokens) - own_activations(model, model.attn[0], tokens)).abs().max() < 1e-10
     with pytest.raises(ValueError, match="not among the ids"):
         exported(module)(tokens + 1)
-    assert run(["export", "sparse", str(E), "--layout", "transformer-lens", "-o", str(tmp_path / "x.safetensors")]) == 2
     assert run(["embed", "sparse", str(tmp_path / "any"), *given[:2], "--upto", "attn.0", "-o", str(E)]) == 2
 
 

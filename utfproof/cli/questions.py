@@ -87,12 +87,12 @@ def host_digest(host: Path | str, residual: bool, limit: int | None) -> str:
 def require_made_for(facts: dict[str, str], host: str, residual: bool, limit: int | None) -> dict[str, str]:
     """MalformedInput where an embedding's metadata name another host than this one, by its construction or by the content of
     its file; a row that says so where they leave open which file it was."""
-    from utfproof.models.embedding import GROUPED, HOST_DIGEST
+    from utfproof.models.embedding import HOST_DIGEST
 
     made_for = facts.get("host", host)
-    if host != made_for and {host, made_for} & {*CONSTRUCTIONS, GROUPED}:
+    if host != made_for and {host, made_for} & {*CONSTRUCTIONS}:
         raise MalformedInput(f"this embedding was found for the host {made_for}, not for {host}")
-    if host == GROUPED or not is_host_file(host):
+    if not is_host_file(host):
         return {}
     if HOST_DIGEST not in facts:
         return {

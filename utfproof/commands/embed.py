@@ -72,8 +72,7 @@ def _embed_target(given: Given, target: Target | BiasedTarget) -> Outcome:
 
 def _embed_model(given: Given, model: Reading, tolerance: float) -> Outcome:
     """A model: E by the target without biases, then a comparison with the model's own outputs, or with its reading."""
-    from utfproof.models import embed_model, grouped_matching_dimension, random_sequences
-    from utfproof.models.embedding import GROUPED
+    from utfproof.models import embed_model, random_sequences
 
     host, limit, draw = given.host, given.max_memory, _drawn(given)
     width, shape = model.target().width, model.shape
@@ -81,7 +80,7 @@ def _embed_model(given: Given, model: Reading, tolerance: float) -> Outcome:
         "sequences": random_sequences(model, given.trials or 16, draw["seed"]),
         "tolerance": tolerance,
     }
-    if host != GROUPED and options.is_host_file(host):
+    if options.is_host_file(host):
         machine = load_host(host, shape, layers=None, m=given.m, **draw, limit=limit)
         found = embed_model(model, machine, **how, name=host, digest=_digest(given, machine), max_memory=limit)
     else:
@@ -89,7 +88,6 @@ def _embed_model(given: Given, model: Reading, tolerance: float) -> Outcome:
     if found.agrees:
         found.save(given.output)
     written = str(given.output) if found.agrees else None
-    grouped = None if model.kv_heads == shape.heads else grouped_matching_dimension(shape, model.kv_heads)
     document = {
         **_document(found.found, found.host),
         "verdict": found.verdict,
@@ -98,11 +96,9 @@ def _embed_model(given: Given, model: Reading, tolerance: float) -> Outcome:
         "positions": model.positions,
         "width": width,
         "kv_heads": model.kv_heads,
-        "grouped_columns": grouped,
         **comparison(model, found.agreement, tolerance),
         "file": written,
     }
-    shared = f"counted once per group: M = {grouped} ({model.kv_heads} heads of keys)"
     positions = f"{model.positions} learned positions" if model.positions else "no learned positions"
     positions = f"a row of E for each at {model.positions} positions" if model.pairs else positions
     rows = {
@@ -111,7 +107,6 @@ def _embed_model(given: Given, model: Reading, tolerance: float) -> Outcome:
         "shape": f"{shape}, m = {found.host.m}",
         "read as": model.title,
         **_rows(found.found),
-        **({} if grouped is None else {"shared keys": shared}),
         **comparison_rows(model, found.agreement, tolerance),
         "embedding": written or "none",
     }
@@ -127,10 +122,7 @@ def embed(
     *,
     host: Annotated[
         str,
-        argument(
-            "HOST.safetensors, or a construction; grouped: the prefix tree with shared key blocks. With --minimize the file "
-            "to write the smallest host to."
-        ),
+        argument("HOST.safetensors, or a construction. With --minimize the file to write the smallest host to."),
     ],
     target: Annotated[Path, argument("TARGET.safetensors: W_Q, W_K, W_V, W_O (W_E, W_U), or see --layout.")],
     output: Annotated[Path, written("Embedding to write (.safetensors).", "-o", "--output")],

@@ -24,8 +24,6 @@ from utfproof.ground.files import together
 from utfproof.shapes import decimal
 from utfproof.systems import Universal
 
-LAYOUTS = ("module", "transformer-lens")
-
 
 def _said(given: Given, facts: dict[str, str]) -> tuple[dict[str, int | None], dict[str, str | None]]:
     """Numbers and words of the host, from the options or the embedding's metadata."""
@@ -34,16 +32,12 @@ def _said(given: Given, facts: dict[str, str]) -> tuple[dict[str, int | None], d
     return said, {name: _agreed_text(facts, name, getattr(given, name)) for name in ("law", "dtype")}
 
 
-@command(
-    "Examples: utfproof export sparse E.safetensors -o model.py; "
-    "utfproof export host.safetensors E.safetensors --layout transformer-lens -o model.safetensors"
-)
+@command("Example: utfproof export sparse E.safetensors -o model.py")
 def export(
     *,
     host: Annotated[str, argument("HOST.safetensors, or the construction that E was found for.")],
     embedding: Annotated[Path, argument("E.safetensors, as written by `utfproof embed`.")],
-    output: Annotated[Path, written("File to write: .py (module) or .safetensors.", "-o", "--output")],
-    layout: Annotated[str, option(f"What to write: {', '.join(LAYOUTS)}.")] = "module",
+    output: Annotated[Path, written("File to write (.py); the tensors are written beside it.", "-o", "--output")],
     residual: StoredResidual = None,
     m: M = None,
     positions: Annotated[
@@ -52,36 +46,30 @@ def export(
     attention: Annotated[
         str | None, option(f"{', '.join(EXPORTED_NAMES)}, joined by '+'; the embedding's own, or causal.")
     ] = None,
-    context: Annotated[
-        int, option("transformer-lens without learned positions: contexts to provide for.", advanced=True)
-    ] = 64,
     seed: Annotated[int | None, option("Seed of a random host; the embedding's own.")] = None,
     law: Annotated[str | None, option("Law of a random host; the embedding's own.", advanced=True)] = None,
     dtype: Annotated[str | None, option("Number format of a random host.", advanced=True)] = None,
     shape: ShapeOptions,
     max_memory: MaxMemory = None,
 ) -> Outcome:
-    """Write a host with E as a plain torch.nn.Module, or for TransformerLens.
+    """Write a host with E as a plain torch.nn.Module.
 
-    TransformerLens' names are for hosts with a residual stream. A module is OUTPUT.py and the tensors beside it, and needs
-    PyTorch alone. What the embedding's file says about its host is used where options are not given, and contradictions are
-    refused.
+    The module is OUTPUT.py and the tensors beside it, and needs PyTorch alone. What the embedding's file says about its host is
+    used where options are not given, and contradictions are refused.
     """
     given = Given(locals())
     from utfproof.attention import SoftmaxAttention
     from utfproof.models import ModelAttention, read_kernel
     from utfproof.models.comparison import read_limits
     from utfproof.models.embedding import read_ids
-    from utfproof.models.exporting import require_own, transformer_lens_tensors, write_arrays, write_module
+    from utfproof.models.exporting import require_own, write_module
     from utfproof.weights import read_embedding, read_tensors
 
-    if layout not in LAYOUTS:
-        raise MalformedInput(f"layout {layout!r} is unknown; choose {', '.join(LAYOUTS)}")
     limit = max_memory
     written = [output, output.with_suffix(".safetensors")]
     for path in written:
         options.require_distinct(path, embedding, Path(host))
-    require_own(output, *([written[1]] if layout == "module" else []))
+    require_own(*written)
     E = read_embedding(embedding, max_memory=limit)
     facts = read_tensors(embedding, max_memory=limit).metadata
     said, words = _said(given, facts)
@@ -102,19 +90,10 @@ def export(
         raise MalformedInput(f"matrices from outside cannot be exported; choose {', '.join(most)} or {last}")
     limits = read_limits(facts, tokens)
     sizes: dict[str, Any] = {"vocabulary": tokens, "positions": rows, "max_memory": limit}
-    if layout == "module":
-        with together():
-            write_module(output, machine, E, kernel, limits=limits, ids=ids, **sizes)
-    elif ids is not None:
-        raise MalformedInput("E has a row for every token at every position: write it with --layout module")
-    else:
-        context = min(context, limits[0] or context)
-        tensors, metadata = transformer_lens_tensors(machine, E, kernel, context=context, **sizes)
-        write_arrays(output, tensors, metadata)
-        written = [output]
+    with together():
+        write_module(output, machine, E, kernel, limits=limits, ids=ids, **sizes)
     paths = [str(path) for path in written]
     document: dict[str, Any] = {
-        "layout": layout,
         "shape": machine.shape.document(machine.m),
         "vocabulary": tokens,
         "positions": rows,
@@ -132,8 +111,6 @@ def export(
         "files": ", ".join(paths),
     }
     document |= {key: table[key] for key in ("assumed", "warning") if key in table}
-    if layout != "module":
-        document["d_head"] = table["d_head"] = int(metadata["d_head"])
     return Outcome(document, f"export {host}", table)
 
 
@@ -167,24 +144,17 @@ def _host(
 ) -> Universal:
     """The host of the HOST argument, at the shape that options and the embedding's metadata say."""
     from utfproof.constructions import CONSTRUCTIONS, build_host
-    from utfproof.models import grouped_tree_host
-    from utfproof.models.embedding import GROUPED
     from utfproof.weights import read_host
 
     stored = options.stored_stream(facts)
     if stored is not None and residual is not None and stored != residual:
         raise MalformedInput(f"--{'' if residual else 'no-'}residual contradicts the embedding")
     stream = residual if stored is None else stored
-    if host != GROUPED and options.is_host_file(host):
+    if options.is_host_file(host):
         return read_host(host, layers=said["layers"], d_in=said["d_in"], residual=stream, max_memory=limit)
     shape = required_shape(said, residual=bool(stream))
     if host in CONSTRUCTIONS:
         shape = CONSTRUCTIONS[host].target_shape(shape)
-    if host == GROUPED:
-        shared = _agreed(facts, "kv_heads", None)
-        if shared is None:
-            raise MalformedInput("the embedding does not say how many heads share keys (kv_heads)")
-        return grouped_tree_host(shape, shared, said["m"])
     return build_host(
         host,
         shape,

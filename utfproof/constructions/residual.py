@@ -33,9 +33,9 @@ def moebius(table: Array, letters: int, length: int) -> Array:
     return table.reshape(letters**length, *trailing)
 
 
-def embed_residual_tree(shape: Shape, m: int, target: Target, kv_heads: int | None = None) -> Array:
+def embed_residual_tree(shape: Shape, m: int, target: Target) -> Array:
     """E [d_in, m] of the prefix tree (`sparse` with a residual stream): E R_all = W_all for any untied or tied target of any
-    width, in its arithmetic; linear in the size of E, times L. kv_heads: for a target whose heads share keys."""
+    width, in its arithmetic; linear in the size of E, times L."""
     E = zeros(target.W_Q, shape.d_in, m)
     begin = 0
     for depth, products in enumerate(prefix_stacks(target)):
@@ -43,8 +43,7 @@ def embed_residual_tree(shape: Shape, m: int, target: Target, kv_heads: int | No
             readers = target.unembedding()
         else:
             pairs = [target.parameters(depth, head)[:2] for head in range(shape.heads)]
-            keys = [k for _, k in pairs][:: shape.heads // (kv_heads or shape.heads)]
-            readers = hstack([*(q for q, _ in pairs), *keys])  # Q_0 ..., K_0 ...
+            readers = hstack([*(q for q, _ in pairs), *(k for _, k in pairs)])  # Q_0 ..., K_0 ...
         blocks = products @ readers
         if shape.residual:
             blocks = moebius(blocks, shape.letters, depth)

@@ -23,13 +23,13 @@ from utfproof.systems import Universal
 PrefixTree = tuple[Partition, list[int]]
 
 
-def prefix_tree(shape: Shape, m: int, kv_heads: int | None = None) -> PrefixTree:
+def prefix_tree(shape: Shape, m: int) -> PrefixTree:
     """Cells of the tree, and the first cell of each depth 0 ... L.
 
-    An internal block is H + G cells of width d (Q_0 ... Q_{H-1}, K_0 ... K_{G-1}), G = H unless heads share keys, a leaf is one
-    cell of width d_out; a last cell holds the padding.
+    An internal block is 2H cells of width d (Q_0 ... Q_{H-1}, K_0 ... K_{H-1}), a leaf is one cell of width d_out; a last cell
+    holds the padding.
     """
-    L, per_block = shape.layers, shape.heads + (kv_heads or shape.heads)
+    L, per_block = shape.layers, 2 * shape.heads
     starts = [0]
     for depth in range(L):
         starts.append(starts[-1] + per_block * shape.words_at(depth))
@@ -48,8 +48,7 @@ def block_cells(shape: Shape, starts: list[int], depth: int, words: np.ndarray) 
 def _readers(
     shape: Shape, tree: PrefixTree
 ) -> tuple[list[tuple[SelectionMatrix, ...]], list[tuple[SelectionMatrix, ...]], SelectionMatrix]:
-    """R_Q and R_K [L][H] (sub-block h of every block of depth l-1, keys shared by as many heads as it takes) and U (every
-    leaf)."""
+    """R_Q and R_K [L][H] (sub-block h of every block of depth l-1) and U (every leaf)."""
     cells, starts = tree
     H, per_block = shape.heads, starts[1]
     reader = Partition.of_widths([shape.head_dim])
@@ -61,16 +60,14 @@ def _readers(
         return select(starts[depth] + np.arange(shape.words_at(depth)) * per_block + position, reader)
 
     queries = [tuple(sub_blocks(depth, h) for h in range(H)) for depth in range(shape.layers)]
-    places = [H + h * (per_block - H) // H for h in range(H)]
-    keys = [tuple(sub_blocks(depth, place) for place in places) for depth in range(shape.layers)]
+    keys = [tuple(sub_blocks(depth, H + h) for h in range(H)) for depth in range(shape.layers)]
     leaves = starts[-1] + np.arange(shape.words_at(shape.layers))
     return queries, keys, select(leaves, Partition.of_widths([shape.d_out]))
 
 
-def prefix_tree_host(shape: Shape, m: int, kv_heads: int | None = None) -> Universal:
-    """`sparse`: R_V^{l,h} projects onto the blocks whose word has letter h at position l (h + 1 with a residual stream).
-    kv_heads: one key block for each group of heads that share keys."""
-    tree = prefix_tree(shape, m, kv_heads)
+def prefix_tree_host(shape: Shape, m: int) -> Universal:
+    """`sparse`: R_V^{l,h} projects onto the blocks whose word has letter h at position l (h + 1 with a residual stream)."""
+    tree = prefix_tree(shape, m)
     cells, starts = tree
     queries, keys, unembed = _readers(shape, tree)
 

@@ -10,7 +10,6 @@ from utfproof.models.attention import LayerAttention, ModelAttention, Rotary, re
 from utfproof.models.comparison import Agreement
 from utfproof.models.embedding import Embedded, compare, embed_model
 from utfproof.models.first_layer import from_model
-from utfproof.models.grouped import embed_grouped, grouped_matching_dimension, grouped_tree_host
 from utfproof.models.importing import import_model, layouts, read_config, refuse_models
 from utfproof.models.live import make_module
 from utfproof.models.parts import from_parts
@@ -25,12 +24,9 @@ __all__ = [
     "Reading",
     "Rotary",
     "compare",
-    "embed_grouped",
     "embed_model",
     "from_model",
     "from_parts",
-    "grouped_matching_dimension",
-    "grouped_tree_host",
     "import_model",
     "layouts",
     "make_module",

@@ -14,19 +14,15 @@ from utfproof.constructions import CONSTRUCTIONS, build_host
 from utfproof.errors import MalformedInput
 from utfproof.ground.arrays import one_line
 from utfproof.ground.notions import Notion
-from utfproof.ground.resources import require_memory
 from utfproof.matching import Embedding, embed
 from utfproof.models.attention import Kernel, write_kernel
 from utfproof.models.comparison import AGREEMENT, Agreement, compare_outputs, read_limits
 from utfproof.models.exporting import require_own, write_module
-from utfproof.models.grouped import embed_grouped, grouped_tree_host
 from utfproof.models.probes import random_sequences
 from utfproof.models.reading import Reading
 from utfproof.systems import Universal
 from utfproof.weights import write_embedding
 
-GROUPED = "grouped"
-"""The prefix tree with shared key blocks, as a host's name."""
 HOST_DIGEST = "host_digest"
 """Metadata of an embedding whose host is a file: the digest of its content."""
 IDS = "token_ids"
@@ -176,31 +172,18 @@ def embed_model(
 ) -> Embedded:
     """E by the model's target, and the host with E compared with the model's outputs on `sequences` (random ones by default).
 
-    host: a construction's name, `grouped`, or a host; digest: of the host's file, where it is one. CannotCarry where the host
+    host: a construction's name, or a host; digest: of the host's file, where it is one. CannotCarry where the host
     does not carry the target."""
     recipe: dict[str, Any] = {"seed": seed, "law": law, "dtype": dtype}
     biased = model.target()
     entry = CONSTRUCTIONS.get(host if isinstance(host, str) else host.construction)
     target = biased if entry is not None and entry.models is not None else biased.augmented()
-    if host == GROUPED:
-        machine = grouped_tree_host(biased.shape, model.kv_heads, m)
-        require_memory(
-            32 * biased.shape.d_in * machine.m, f"an embedding at {machine.shape}, m = {machine.m},", max_memory
-        )
-        found = Embedding(
-            embed_grouped(biased.augmented(), model.kv_heads, machine.m), Notion.MATCHING, "shared key blocks"
-        )
-    else:
-        if isinstance(host, str):
-            machine = build_host(host, target.shape, m, **recipe, max_memory=max_memory)
-        else:
-            machine = host
-        found = embed(machine, target, max_memory=max_memory)
+    machine = build_host(host, target.shape, m, **recipe, max_memory=max_memory) if isinstance(host, str) else host
+    found = embed(machine, target, max_memory=max_memory)
     tried = random_sequences(model, TRIALS, seed) if sequences is None else sequences
     E = np.asarray(found.E)
     label = name or (host if isinstance(host, str) else "host")
     made_for = host_facts(label, machine, found, {**recipe, HOST_DIGEST: digest})
-    made_for |= {"kv_heads": str(model.kv_heads)} if label == GROUPED else {}
     agreement = compare(model, machine, E, tried)
     return Embedded(model, machine, label, E, agreement, found.notion, made_for, found, tolerance)
 

@@ -15,10 +15,9 @@ import numpy as np
 
 from utfproof.errors import MalformedInput
 from utfproof.ground.arrays import exact
-from utfproof.models.grouped import grouped_matching_dimension
 from utfproof.models.realization import linear
 from utfproof.models.tensors import layer_prefixes, listed
-from utfproof.shapes import Shape, matching_dimension, tied_targets_dimension
+from utfproof.shapes import Shape, geometric, matching_dimension, tied_targets_dimension
 from utfproof.weights import TensorFile, as_float64
 
 SEPARATE = (
@@ -176,12 +175,9 @@ def inspect_model(model: Skeleton, tolerance: float | None = None) -> Inspection
     zero = {
         kind: (sum(s[3] <= limit for s in scores if s[0] == kind), sum(s[0] == kind for s in scores)) for kind in "QKV"
     }
-    hosts = {
-        "stream, untied": matching_dimension(shape),
-        "stream, tied": tied_targets_dimension(shape),
-    }
-    if G < H:
-        hosts[f"stream, {G} heads of keys"] = grouped_matching_dimension(shape, G)
+    hosts = {"stream, untied": matching_dimension(shape), "stream, tied": tied_targets_dimension(shape)}
+    if G < H:  # key columns of a group are equal: docs/proofs/biases.md
+        hosts[f"stream, {G} heads of keys"] = hosts["stream, untied"] - d * (H - G) * geometric(shape.letters, 0, L - 1)
     if model.vocabulary:
         logits = Shape(H, L, d, model.vocabulary, model.vocabulary, residual=True)
         hosts["logits, untied"] = matching_dimension(logits)

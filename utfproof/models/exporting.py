@@ -7,6 +7,7 @@ float64.
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -18,10 +19,15 @@ from utfproof.ground.files import write_bytes
 from utfproof.ground.resources import require_memory
 from utfproof.ground.selection import SelectionMatrix
 from utfproof.models.attention import Kernel, LayerAttention, ModelAttention
-from utfproof.models.exporting.tensors import MODULE_HEAD, require_embedding, write_arrays
 from utfproof.shapes import Shape
 from utfproof.systems import Universal
 
+HEAD = "A fixed transformer with one embedding, as a plain torch.nn.Module"
+"""How an exported module begins."""
+MARK = {"written_by": "utfproof export"}
+"""Metadata of the tensors: another export may replace such a file, and no other."""
+START = 1 << 20
+"""Bytes that are read to look for the mark; the metadata come first in the file."""
 TEMPLATE = '''"""{head}: PyTorch is all it needs.
 
     model = Host()                  # reads {shown} beside this file
@@ -161,6 +167,23 @@ class Host(nn.Module):
 '''
 
 
+def require_own(*paths: Path) -> None:
+    """MalformedInput, before any work, if an export would replace a file that no export has written."""
+    marks = HEAD.encode(), json.dumps(MARK, separators=(",", ":"))[1:-1].encode()
+    for path in paths:
+        try:
+            with path.open("rb") as stream:
+                start = stream.read(START)
+        except FileNotFoundError:
+            continue
+        except OSError as error:
+            raise MalformedInput(f"cannot read {path}, which would be replaced: {error.strerror or error}") from error
+        if not any(mark in start for mark in marks):
+            raise MalformedInput(
+                f"{path} is there and was not written by utfproof export; choose another name, or move it away"
+            )
+
+
 def _stored(name: str, matrices: tuple[Any, ...]) -> dict[str, np.ndarray]:
     """The tensors of one parameter."""
     if len(matrices) == 2:
@@ -236,8 +259,14 @@ def write_module(
     path = Path(path)
     if path.suffix != ".py":
         raise MalformedInput(f"a module is written to a .py file, got {path}")
-    require_embedding(host, E, *((vocabulary, positions) if ids is None else (vocabulary * positions, 0)))
+    from safetensors.numpy import save
+
     shape = host.shape
+    if E.shape != (shape.d_in, host.m):
+        raise MalformedInput(f"E has shape {list(E.shape)}, this host needs [{shape.d_in}, {host.m}]")
+    rows = vocabulary + positions if ids is None else vocabulary * positions
+    if rows != shape.d_in or vocabulary < 1 or positions < 0:
+        raise MalformedInput(f"{vocabulary} tokens and {positions} positions are not the {shape.d_in} rows of E")
     layers = _layers(kernel, shape)
     require_memory(24 * shape.d_in * host.m, f"exporting a host at {shape}, m = {host.m},", max_memory)
     arrays = {"E": np.asarray(E, dtype=np.float64), **_stored("U", (host.U,))}
@@ -260,7 +289,7 @@ def write_module(
     most = min((n for n in (positions, context) if n), default=0)
     limit = f", at most {most} of them" if most else ""
     text = TEMPLATE.format(
-        head=MODULE_HEAD,
+        head=HEAD,
         weights=weights.name,
         shown=_in_docstring(weights.name),
         among=f"in 0 ... {vocabulary - 1}" if ids is None else f"among the {vocabulary} ids in `ids`",
@@ -281,6 +310,6 @@ def write_module(
         parts=_lines(kernel),
         attention="[\n    " + ",\n    ".join(repr(_constants(layer)) for layer in layers) + ",\n]",
     )
-    write_arrays(weights, arrays, {"system": "host-with-embedding"})
+    write_bytes(weights, save({name: np.ascontiguousarray(array) for name, array in arrays.items()}, MARK))
     write_bytes(path, text.encode())
     return weights
