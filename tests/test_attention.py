@@ -11,14 +11,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from utfproof.attention import PARTS, GivenAttention, RationalAttention, SoftmaxAttention, parse_kernel
-from utfproof.attention.rope import rotate
+from utfproof.attention.softmax import RoPE
 from utfproof.certificates import checker
 from utfproof.errors import MalformedInput
 
 pytestmark = pytest.mark.numerical
 
-EVERY_PART = "+".join(part.example for part in PARTS).replace("window:64", "window:3")
-KERNELS = ["softmax", *(part.example for part in PARTS), "window:2", EVERY_PART]
+NAMES = [part.name.replace(":W", ":3") for part in PARTS]
+EVERY_PART = "+".join(NAMES)
+KERNELS = ["softmax", *NAMES, "window:64", "window:2", EVERY_PART]
 
 
 def sample(n, d, seed=0):
@@ -91,7 +92,7 @@ def test_given_attention_is_what_was_given():
     ("call", "message"),
     [
         (lambda: parse_kernel("rope", 2, 3), "even head dimension, got 3"),
-        (lambda: rotate(np.zeros((2, 5)), np.arange(2), 10.0), "even head dimension, got 5"),
+        (lambda: RoPE(10.0).turned(np.zeros((2, 5)), np.arange(2)), "even head dimension, got 5"),
         (lambda: parse_kernel("relu", 2, 4), "'relu' is unknown"),
         (lambda: parse_kernel("causal+", 2, 4), "unknown at ''"),
         (lambda: parse_kernel("window:0", 2, 4), "window must be a positive integer"),

@@ -235,9 +235,9 @@ def leaky(L, H, n):
 def test_attention_that_loses_mass_is_refused_because_biases_would_be_wrong():
     case = (2, 2, 1, 2, 0, 2, 2)
     target, x, kernel = biased(case, False, 11), sentence(case, 3), leaky(2, 2, 3)
-    with pytest.raises(MalformedInput, match="do not sum to 1"):
+    with pytest.raises(MalformedInput, match="not known to have rows that sum to 1"):
         target.forward(x, kernel)
-    with pytest.raises(MalformedInput, match="do not sum to 1"):
+    with pytest.raises(MalformedInput, match="not known to have rows that sum to 1"):
         require_row_stochastic(ChunkedAttention(kernel))
     assert (target.augmented().forward(x, kernel) != written_out(target, x, kernel)).any()
     require_row_stochastic(SeededAttention())

@@ -11,11 +11,9 @@ from utfproof.attention import (
     RationalAttention,
     SeededAttention,
     SoftmaxAttention,
-    arithmetic,
+    chunked,
     parse_kernel,
 )
-from utfproof.attention.causal import Causal
-from utfproof.attention.window import Window
 from utfproof.constructions import build_host
 from utfproof.emulation.compare import CompareSetting, compare, random_input, relative_error
 from utfproof.emulation.engines import Engine, Placement
@@ -62,25 +60,6 @@ def test_chunks_at_any_positions(positions, causal, window, rows):
     assert chunks_agree(SoftmaxAttention(causal=causal, window=window), rows, np.array(positions), 2)
 
 
-@pytest.mark.parametrize(
-    ("part", "wrong"),
-    [
-        (Causal, lambda self, start, stop, n: (0, start + 2)),
-        (Window, lambda self, start, stop, n: (max(0, stop - self.value - 1), min(n, start + self.value))),
-        (Window, lambda self, start, stop, n: (max(0, stop - self.value), min(n, start + self.value + 1))),
-    ],
-)
-def test_a_key_that_is_taken_for_seen_by_all_is_noticed(monkeypatch, part, wrong):
-    """A chunk masks nothing within the stretch that its part calls clear."""
-    queries, keys, x = np.random.default_rng(0).normal(size=(3, 40, 2))
-    kernel, places = SoftmaxAttention(causal=part is Causal, window=9), np.arange(40)
-    whole = kernel(queries, keys, places, layer=0, head=0) @ x
-    chunks = ChunkedAttention(kernel, 4)
-    assert np.allclose(chunks.attended(queries, keys, x, places, layer=0, head=0), whole, rtol=1e-13, atol=1e-15)
-    monkeypatch.setattr(part, "clear", wrong)
-    assert not np.allclose(chunks.attended(queries, keys, x, places, layer=0, head=0), whole, rtol=1e-6)
-
-
 def test_a_hidden_key_is_never_looked_at():
     """A window leaves keys out of the products, not only out of the sum: NaN behind it does no harm."""
     queries, keys, x = np.random.default_rng(0).normal(size=(3, 40, 2))
@@ -98,7 +77,7 @@ def test_all_blocks_at_once_are_the_same_sums(n, block):
     generator = torch.Generator().manual_seed(0)
     for before in ((), (3,), (2, 3)):
         a, b = (torch.randint(-9, 9, (*before, *size), generator=generator).double() for size in ((5, n), (n, 3)))
-        assert torch.equal(arithmetic._all_blocks(a, b, n // block, block), a @ b)
+        assert torch.equal(chunked._all_blocks(a, b, n // block, block), a @ b)
 
 
 def test_matrices_from_outside():

@@ -5,18 +5,16 @@ A kernel sees the layer and head too (ALiBi's slopes, matrices given from outsid
 of queries, keys and positions alone, so the emulation lemma applies to all of them; those with
 `logits_only` depend on q k^T alone, which the attention-matching hosts need.
 
-kernel.py joins the parts of softmax attention, a file each: what `part.Part` asks is answered there.
+A softmax kernel is made of parts (softmax.py).
 """
 
 from __future__ import annotations
 
 from typing import Protocol
 
-from utfproof.attention.arithmetic import KEY_BLOCK, blocked_product, like, softmax
-from utfproof.attention.chunked import ChunkedAttention
-from utfproof.attention.given import GivenAttention, SeededAttention
-from utfproof.attention.kernel import PARTS, SoftmaxAttention, visible
-from utfproof.attention.rational import RationalAttention
+from utfproof.attention.chunked import KEY_BLOCK, ChunkedAttention, blocked_product
+from utfproof.attention.outside import GivenAttention, RationalAttention, SeededAttention
+from utfproof.attention.softmax import PARTS, SoftmaxAttention, like, softmax, visible
 from utfproof.errors import MalformedInput
 from utfproof.ground.arrays import Array
 
@@ -68,7 +66,7 @@ def attend(
 KERNEL_NAMES = ("softmax", *(part.name for part in PARTS))
 EXPORTED_NAMES = ("softmax", *(part.name for part in PARTS if part.torch_text is not None))
 """Those that an exported module has."""
-EVERY_KERNEL = ("softmax", *(part.example for part in PARTS), "scaled+causal+alibi", "given")
+EVERY_KERNEL = ("softmax", *(part.name.replace(":W", ":64") for part in PARTS), "scaled+causal+alibi", "given")
 """One of each kind, and matrices from outside: what `--attention all` means."""
 
 

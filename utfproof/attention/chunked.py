@@ -1,4 +1,4 @@
-"""Attention in bounded memory."""
+"""Softmax attention in bounded memory."""
 
 from __future__ import annotations
 
@@ -9,12 +9,13 @@ from typing import Any
 
 import numpy as np
 
-from utfproof.attention.arithmetic import blocked_product, like
-from utfproof.attention.kernel import SoftmaxAttention
+from utfproof.attention.softmax import SoftmaxAttention, like
 from utfproof.ground.arrays import Array, is_torch, namespace, one_line
 
+KEY_BLOCK = 256
+"""Keys summed at a time by ChunkedAttention."""
 LOGITS = 1 << 19
-"""Logits held at a time unless said otherwise: about what a cache holds."""
+"""Logits that it holds at a time unless said otherwise: about what a cache holds."""
 
 
 @one_line
@@ -34,6 +35,11 @@ class ChunkedAttention:
         """As the kernel's."""
         return bool(self.kernel.logits_only)
 
+    @property
+    def row_stochastic(self) -> bool:
+        """As the kernel's."""
+        return getattr(self.kernel, "row_stochastic", False)
+
     def __call__(self, queries: Array, keys: Array, positions: Array, *, layer: int, head: int) -> Array:
         return self.kernel(queries, keys, positions, layer=layer, head=head)
 
@@ -45,44 +51,28 @@ class ChunkedAttention:
         n = x.shape[-2]
         rows = self.rows or max(16, LOGITS // n)
         counting = np.array_equal(positions, np.arange(n))
-        queries, keys = self.kernel.rotated(queries, keys, positions)
+        queries, keys = self.kernel.turned(queries, keys, positions)
         parts = []
         for start in range(0, n, rows):
-            stop = min(start + rows, n)
-            first, last = self.kernel.span(start, stop, n) if counting else (0, n)
-            logits = self.kernel.scores(
-                queries[..., start:stop, :],
-                keys[..., first:last, :],
-                positions[start:stop],
-                positions[first:last],
-                head=head,
-            )
-            # only what lies outside of the stretch that all these queries see has a mask
-            left, right = self.kernel.clear(start, stop, n) if counting else (n, n)
-            for low, high in (
-                ((first, min(left, last)), (max(right, first), last)) if left < right else ((first, last),)
-            ):
-                if low >= high:
-                    continue
-                if counting:
-                    hidden = _hidden(self.kernel, stop - start, low - start, high - low)
-                else:
-                    hidden = _not(self.kernel.mask(positions[start:stop], positions[low:high]))
-                _hide(logits[..., low - first : high - first], hidden)
-            weights, total = _weights(logits)
-            parts.append(blocked_product(weights, x[..., first:last, :]))
+            chunk = slice(start, min(start + rows, n))
+            seen = slice(*self.kernel.span(start, chunk.stop, n)) if counting else slice(0, n)
+            here, there = positions[chunk], positions[seen]
+            logits = self.kernel.logits(queries[..., chunk, :], keys[..., seen, :], here, there, head=head)
+            if counting:  # only distances count: one mask serves many chunks and all heads
+                _hide(logits, _hidden(self.kernel, len(here), start - seen.start, len(there)))
+            else:
+                mask = self.kernel.mask(here, there)
+                _hide(logits, None if mask is None else ~mask)
+            total = _weigh(logits)
+            parts.append(blocked_product(logits, x[..., seen, :]))
             parts[-1] /= total
         return parts[0] if len(parts) == 1 else namespace(x).concatenate(parts, axis=-2)
 
 
 @lru_cache(maxsize=16)
-def _hidden(kernel: SoftmaxAttention, rows: int, offset: int, columns: int) -> np.ndarray | None:
-    """Boolean [rows, columns]: what the queries 0, 1, ... do not see of the keys offset, offset + 1, ...; only distances count,
-    so one mask serves many chunks and all heads."""
-    return _not(kernel.mask(np.arange(rows), np.arange(offset, offset + columns)))
-
-
-def _not(mask: np.ndarray | None) -> np.ndarray | None:
+def _hidden(kernel: SoftmaxAttention, rows: int, first: int, columns: int) -> np.ndarray | None:
+    """Boolean [rows, columns]: what the queries first, first + 1, ... do not see of the keys 0, 1, ...; None for nothing."""
+    mask = kernel.mask(np.arange(first, first + rows), np.arange(columns))
     return None if mask is None else ~mask
 
 
@@ -96,9 +86,29 @@ def _hide(logits: Array, hidden: np.ndarray | None) -> None:
         np.copyto(logits, -math.inf, where=hidden)
 
 
-def _weights(logits: Array) -> tuple[Array, Array]:
-    """As `softmax_weights`, in the memory of the logits."""
+def _weigh(logits: Array) -> Array:
+    """exp(logits - their row's maximum) in place of the logits; the row sums [..., rows, 1]."""
     xp = namespace(logits)
     logits -= xp.amax(logits, axis=-1, keepdims=True)
-    weights = xp.exp(logits, out=logits)
-    return weights, weights.sum(axis=-1, keepdims=True)
+    return xp.exp(logits, out=logits).sum(axis=-1, keepdims=True)
+
+
+def blocked_product(weights: Array, x: Array, block: int = KEY_BLOCK) -> Array:
+    """weights @ x, the sum over the inner index taken in blocks; on a GPU those of all whole blocks at once, where together
+    they are no larger than the weights."""
+    n, width = x.shape[-2:]
+    whole = n // block
+    if whole > 1 and width <= block and is_torch(x) and x.device.type != "cpu":
+        return _all_blocks(weights, x, whole, block)
+    total = weights[..., :block] @ x[..., :block, :]
+    for start in range(block, n, block):
+        total += weights[..., start : start + block] @ x[..., start : start + block, :]
+    return total
+
+
+def _all_blocks(weights: Array, x: Array, whole: int, block: int) -> Array:
+    """The same for torch tensors in one product: a launch for each block would take longer than its sums."""
+    cut = whole * block
+    apart = weights[..., :cut].unflatten(-1, (whole, block)).transpose(-2, -3)
+    total = (apart @ x[..., :cut, :].unflatten(-2, (whole, block))).sum(-3)
+    return total if cut == x.shape[-2] else total + weights[..., cut:] @ x[..., cut:, :]

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from utfproof.attention import AttentionKernel, SoftmaxAttention
-from utfproof.attention.part import ball
+from utfproof.attention.softmax import ball
 from utfproof.errors import MalformedInput, ResourceLimit
 from utfproof.ground.arrays import Array, exact, transpose
 from utfproof.ground.progress import stage

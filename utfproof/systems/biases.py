@@ -14,15 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from utfproof.attention import (
-    AttentionKernel,
-    ChunkedAttention,
-    GivenAttention,
-    RationalAttention,
-    SeededAttention,
-    SoftmaxAttention,
-    attend,
-)
+from utfproof.attention import AttentionKernel, attend
 from utfproof.errors import MalformedInput, OutsideClass
 from utfproof.ground.arrays import Array, eye, hstack, is_exact, namespace, one_line, to_numpy, zeros
 from utfproof.shapes import Shape
@@ -40,22 +32,9 @@ def _is_one(sums: Array) -> bool:
 
 
 def require_row_stochastic(kernel: AttentionKernel) -> None:
-    """MalformedInput unless the kernel's rows are known to sum to one, as the absorption of value biases needs.
-
-    Known: softmax with any scale, mask, bias or rotation; the rational kernel; matrices from outside, if their rows do; and
-    any kernel that says `row_stochastic = True`.
-    """
-    if isinstance(kernel, ChunkedAttention):
-        require_row_stochastic(kernel.kernel)
-    elif isinstance(kernel, GivenAttention) and not isinstance(kernel, SeededAttention):
-        matrices = kernel.matrices
-        if not _is_one(matrices.sum(axis=-1)):
-            raise MalformedInput(
-                "these attention matrices have rows that do not sum to 1; biases of values are absorbed where P 1 = 1 only"
-            )
-    elif not isinstance(kernel, SoftmaxAttention | SeededAttention | RationalAttention) and not getattr(
-        kernel, "row_stochastic", False
-    ):
+    """MalformedInput unless the kernel's rows are known to sum to one, as the absorption of value biases needs: its
+    `row_stochastic` is true."""
+    if not getattr(kernel, "row_stochastic", False):
         raise MalformedInput(
             f"{type(kernel).__name__} is not known to have rows that sum to 1, which biases of values need; "
             "a kernel that has says row_stochastic = True"

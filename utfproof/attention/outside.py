@@ -1,19 +1,17 @@
-"""Attention matrices that come from outside."""
+"""Attention without softmax: matrices that come from outside, and a kernel that is exact over the rationals."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from fractions import Fraction
 from functools import cached_property
 
 import numpy as np
 
-from utfproof.attention.arithmetic import like
+from utfproof.attention.softmax import like, visible
 from utfproof.errors import MalformedInput
-from utfproof.ground.arrays import Array, is_exact, is_torch, one_line, to_numpy
+from utfproof.ground.arrays import Array, is_exact, is_torch, one_line, to_numpy, transpose
 from utfproof.ground.generator import raw_numpy, stream_key
-
-_SLACK = 1e-6
-"""How far from 1 the sum of a row of floats may be."""
 
 
 @one_line
@@ -27,9 +25,10 @@ class GivenAttention:
 
     @cached_property
     def row_stochastic(self) -> bool:
-        """Whether no entry is negative and rows sum to 1, up to rounding (of float32 too)."""
-        matrices = to_numpy(self.matrices).astype(np.float64)
-        return bool((matrices >= 0).all() and (np.abs(matrices.sum(axis=-1) - 1) <= _SLACK).all())
+        """Whether no entry is negative and rows sum to 1: exactly, or up to rounding for floats."""
+        matrices = np.asarray(self.matrices if is_exact(self.matrices) else to_numpy(self.matrices))
+        slack = 0 if is_exact(matrices) else 1e-9 if matrices.itemsize == 8 else 1e-6
+        return bool((matrices >= 0).all() and (abs(matrices.sum(axis=-1) - 1) <= slack).all())
 
     def unfit(self, head_dim: int) -> None:
         """Nothing: queries and keys play no part."""
@@ -67,3 +66,29 @@ class SeededAttention(GivenAttention):
         """Integers 1 ... 16 [n, n]."""
         numbers = raw_numpy(stream_key(self.seed, "X", layer, head), context * context)
         return (numbers >> np.uint64(60)).astype(np.int64).reshape(context, context) + 1
+
+
+@dataclass(frozen=True)
+class RationalAttention:
+    """Rows proportional to 1 + s + s^2, s = q k^T, over the visible keys: depends on the logits and their signs, and is exact
+    over the rationals.
+
+    With it the emulation lemma can be tested as an equality of rational numbers.
+    """
+
+    causal: bool = False
+    window: int | None = None
+
+    logits_only = row_stochastic = True
+
+    def __call__(self, queries: Array, keys: Array, positions: Array, *, layer: int, head: int) -> Array:
+        logits = queries @ transpose(keys)
+        weights = 1 + logits + logits * logits
+        places = np.asarray(positions)
+        mask = visible(places, places, causal=self.causal, window=self.window)
+        if mask is not None:
+            weights = weights * like(weights, mask.astype(np.int64))
+        total = weights.sum(axis=-1, keepdims=True)
+        if is_exact(weights):
+            return weights.astype(object) * np.vectorize(lambda t: Fraction(1) / t, otypes=[object])(total)
+        return weights / total
