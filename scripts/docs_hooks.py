@@ -234,15 +234,15 @@ def summary_table() -> str:
 def training_table() -> str:
     """The paper's other tables, the cells of setting `theory`, and what hosts hold."""
     tables, results, runs = trained()
-    held, optimum = (importlib.import_module(f"utfproof.training.{name}") for name in ("optimum_table", "optimum"))
+    optimum = importlib.import_module("utfproof.training.optimum")
     theory = tables.compact(results.paper_cells(runs, "theory"))
-    lines = held.optimum_lines(optimum.read_documents(ROOT / "results" / "optimum"), runs)
+    lines = optimum.rows(optimum.read_documents(ROOT / "results" / "optimum"), runs)
     text = [
         part_tables(2, 7),
         "### Setting theory: no positions\n",
         markdown_table(["", *tables.HOSTS.values()], theory),
     ]
-    text += ["### What fixed hosts hold\n", markdown_table(held.HEADER, held.cells(lines)), held.REMARK, ""]
+    text += ["### What fixed hosts hold\n", markdown_table(optimum.HEADER, lines), optimum.REMARK, ""]
     return "\n".join(text)
 
 
@@ -294,12 +294,12 @@ def difference_table(group: str) -> str:
             found = results.paper_cells(runs, setting).get(cell)
             rows.append((name, paper, found.accuracy if found else "–", f"setting {setting}", "results/training"))
         for run in runs:
-            place = (run.preset["task"], results.column(run), results.PAPER_VARIANTS.get(run.variant))
-            changed = results.differences(run)
+            place = (run.preset.task, run.preset.column, results.PAPER_VARIANTS.get(run.preset.variant))
+            changed = run.changes
             if place == cell and changed and run.steps >= 3000 and "length" not in changed:
                 words = ", ".join(f"{field} {value}" for field, value in sorted(changed.items()))
-                said = f"setting {run.setting}, {words}, seed {run.seed}"
-                rows.append((name, paper, tables.percent(run.accuracy), said, "results/training"))
+                said = f"setting {run.preset.setting}, {words}, seed {run.seed}"
+                rows.append((name, paper, results.percent(run.accuracy), said, "results/training"))
         for row in independent_runs():
             if (f"{row['hops']}-hop", row["host"], SHORT[row["variant"]]) == cell:
                 how = f"positions {row['positions']}, hops {row['hops_in_training']}, {row['steps']} steps"

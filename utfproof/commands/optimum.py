@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 from utfproof.cli.command import command
-from utfproof.cli.options import MaxMemory, argument, option, parallel
+from utfproof.cli.options import MaxMemory, argument, option
 from utfproof.cli.outcome import Outcome
-from utfproof.errors import MalformedInput, Refuted
-from utfproof.ground.progress import stage
+from utfproof.errors import MalformedInput
+from utfproof.shapes import positive_integer
+
+if TYPE_CHECKING:
+    from utfproof.training.optimum import Held, Optimum
 
 
 @command(
@@ -23,59 +27,37 @@ def optimum(
     ],
     hosts: Annotated[str | None, option("Comma-separated; all that are defined for the target by default.")] = None,
     eval_sequences: Annotated[
-        int, option("Fresh sequences for accuracies and for the agreement of logits.", advanced=True)
+        int, option("Fresh sequences for accuracies and logits.", check=positive_integer, advanced=True)
     ] = 10000,
-    threads: Annotated[
-        int | None, option("Threads of torch; its own choice by default.", check=parallel, advanced=True)
-    ] = None,
     results: Annotated[Path | None, option("Folder of result files; results/optimum by default.")] = None,
     max_memory: MaxMemory = None,
 ) -> Outcome:
     """Embed a trained target into fixed hosts, and compare accuracies and logits.
 
-    What the target's file has already is not repeated. Exit 1: an embedded host's logits are not the target's.
+    Exit 1: an embedded host's logits are not the target's.
     """
     from utfproof.ground.arrays import require_device
 
     require_device("cpu")
     if results is not None and results.exists() and not results.is_dir():
         raise MalformedInput(f"{results} is a file; name a folder")
-    from utfproof.training.optimum import DEFAULT_FOLDER, OptimumAgreement, OptimumSetting, read_source, run
+    from utfproof.training import optimum as training
 
-    if threads is not None:
-        from utfproof.commands.train import use_threads
-
-        use_threads(threads)
-    setting = OptimumSetting(
-        hosts=None if hosts is None else tuple(word.strip() for word in hosts.split(",")),
-        eval_sequences=eval_sequences,
-        folder=DEFAULT_FOLDER if results is None else results,
-        max_memory=max_memory,
-    )
-    setting.check()
-    source = read_source(folder)
-    with stage("optimum", len(setting.hosts_of(source)), unit="hosts") as doing:
-        document = run(source, setting, lambda _: doing.advance())
-    wrong = [name for name, host in document["hosts"].items() if not OptimumAgreement(**host["agreement"]).holds]
-    failure = None
-    if wrong:
-        gap = document["hosts"][wrong[0]]["agreement"]["largest_difference"]
-        failure = Refuted(f"host {wrong[0]}: logits of the embedded model differ from the target's by {gap:.3g}")
-    return Outcome(document, f"optimum {document['key']}", _rows(document), failure=failure)
+    asked = [] if hosts is None else [word.strip() for word in hosts.split(",")]
+    found = training.optimum(training.read_source(folder), asked, eval_sequences, max_memory)
+    training.write_document(found, training.DEFAULT_FOLDER if results is None else results)
+    return Outcome(asdict(found), f"optimum {found.key}", _rows(found))
 
 
-def _rows(document: dict[str, Any]) -> dict[str, str]:
-    trained = document["trained"]
-    rows = {"trained": f"accuracy {trained['accuracy']:.2%}, loss {_loss(trained)}"}
-    for name, host in document["hosts"].items():
-        gap, scores = host["agreement"], host["embedded"]
-        rows[f"{name}, m = {host['m']}"] = (
-            f"embedded: accuracy {scores['accuracy']:.2%}, loss {_loss(scores)}; logits differ by at most "
-            f"{gap['largest_difference']:.1e} (largest {gap['largest_logit']:.3g})"
+def _rows(found: Optimum) -> dict[str, str]:
+    rows = {"trained": f"accuracy {found.accuracy:.2%}, loss {_loss(found)}"}
+    for name, held in found.hosts.items():
+        rows[f"{name}, m = {held.m}"] = (
+            f"embedded: accuracy {held.accuracy:.2%}, loss {_loss(held)}; logits differ by at most "
+            f"{held.largest_difference:.1e} (largest {held.largest_logit:.3g})"
         )
-    rows.update({f"without {name}": reason for name, reason in document["left_out"].items()})
-    return rows
+    return rows | {f"without {name}": reason for name, reason in found.left_out.items()}
 
 
-def _loss(scores: dict[str, Any]) -> str:
-    return "not finite" if scores["loss"] is None else f"{scores['loss']:.4g}"
+def _loss(found: Optimum | Held) -> str:
+    return "not finite" if found.loss is None else f"{found.loss:.4g}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import textwrap
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -42,8 +43,7 @@ def tables(
     First the setting `paper` (learned positions), then `theory` (no positions), then what `utfproof optimum` has measured.
     Needs no PyTorch. Exit 0, also when nothing was measured. 2: a file of the folder is no result.
     """
-    from utfproof.training import optimum_table, tables
-    from utfproof.training.optimum import DEFAULT_FOLDER, read_documents
+    from utfproof.training import optimum, tables
     from utfproof.training.presets import PAPER_TASKS
     from utfproof.training.results import paper_cells, read_results
     from utfproof.training.tasks import kind_of
@@ -51,7 +51,8 @@ def tables(
     folder = results_folder(results)
     runs = read_results(folder)
     cells, theory = (paper_cells(runs, setting) for setting in ("paper", "theory"))
-    lines = optimum_table.optimum_lines(read_documents(folder.parent / DEFAULT_FOLDER.name), runs)
+    held = optimum.read_documents(folder.parent / optimum.DEFAULT_FOLDER.name)
+    lines = list(optimum.rows(held, runs))
     parts, rules = tables.tables(cells), {task: kind_of(task).baselines(0) for task in PAPER_TASKS}
     places = {setting: tables.coverage(found) for setting, found in (("paper", cells), ("theory", theory))}
 
@@ -67,15 +68,15 @@ def tables(
             _write("", f"Setting theory (no positions): {places['theory']}.\n")
             _draw("Measured without positions", ["", *tables.HOSTS.values()], tables.compact(theory))
         if lines:
-            _draw("What fixed hosts hold", optimum_table.HEADER, optimum_table.cells(lines))
-            _write(optimum_table.REMARK)
+            _draw("What fixed hosts hold", optimum.HEADER, lines)
+            _write(optimum.REMARK)
 
     document = {
         **tables.document(parts, rules),
         "theory": tables.document(tables.tables(theory), {}),
         "coverage": places,
         "folder": str(folder),
-        "optimum": optimum_table.document(lines),
+        "optimum": [asdict(found) for found in held],
     }
     return Outcome(document, text=show)
 

@@ -6,6 +6,7 @@ import json
 import statistics
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -132,7 +133,7 @@ def train(
         found = _run(point, list(range(seed, seed + seeds)), how)
     except Interrupted as stop:
         raise Stopped(str(stop)) from None
-    document = {"preset": found[0].preset, "runs": [_document(result) for result in found]}
+    document = {"preset": asdict(found[0].preset), "runs": [_document(result) for result in found]}
     return Outcome(document, f"train {preset}", _rows(point, found))
 
 
@@ -169,8 +170,14 @@ def name_values(items: list[str]) -> dict[str, Any]:
 
 
 def _document(result: RunResult) -> dict[str, Any]:
-    left_out = ("preset", "curve")
-    return {name: value for name, value in vars(result).items() if name not in left_out} | {"key": result.key}
+    more = {name: getattr(result, name) for name in ("key", "complete", "stopped_early")}
+    return {
+        **asdict(result),
+        "setting": result.preset.setting,
+        **more,
+        "preset": result.preset.name,
+        "curve": len(result.curve),
+    }
 
 
 def _rows(preset: Preset, found: list[RunResult]) -> dict[str, str]:

@@ -19,10 +19,8 @@ from utfproof.ground.forms import plain
 from utfproof.ground.plots import open_figure
 from utfproof.paper import tables as paper
 from utfproof.shapes import paper_dimension
-from utfproof.training.presets import quiet_shape
-from utfproof.training.results import column, differences, paper_cells, with_seeds
+from utfproof.training.results import paper_cells, with_seeds
 from utfproof.training.tables import HOSTS
-from utfproof.training.tasks.khop import VOCABULARY
 
 if TYPE_CHECKING:
     from utfproof.training.results import RunResult
@@ -89,7 +87,7 @@ def variants(runs: Sequence[RunResult]) -> Markup:
             for setting, found in measured.items():
                 cell = found.get((task, list(HOSTS)[k], variant))
                 if cell is not None and cell.complete:
-                    series[f"setting {setting}"].append((100 * fmean(cell.accuracies), row))
+                    series[f"setting {setting}"].append((100 * cell.mean, row))
         for (name, points), marker, colour in zip(series.items(), "|oD", SERIES, strict=False):
             xs, ys = zip(*points, strict=True) if points else ((), ())
             axes.plot(xs, ys, marker, color=colour, label=name, markersize=7 if marker == "|" else 4)
@@ -103,10 +101,10 @@ def variants(runs: Sequence[RunResult]) -> Markup:
 def curves(runs: Sequence[RunResult]) -> Markup:
     """Accuracy of training batches against steps, for full runs of the 1-hop cells with residual stream and normalisation."""
     found = {
-        f"{HOSTS[column(run)]}, {run.setting}, seed {run.seed}": [(step, 100 * share) for step, _, share in run.curve]
+        f"{HOSTS[made.column]}, {made.setting}, seed {run.seed}": [(step, 100 * share) for step, _, share in run.curve]
         for run in runs
-        if (run.preset["task"], run.variant) == ("1-hop", "residual-norm")
-        and run.complete and column(run) and not differences(run)
+        if ((made := run.preset).task, made.variant) == ("1-hop", "residual-norm")
+        and run.complete and made.column and not run.changes
     }  # fmt: skip
     return lines(found, "step")
 
@@ -114,17 +112,16 @@ def curves(runs: Sequence[RunResult]) -> Markup:
 def scaling(runs: Sequence[RunResult]) -> Markup:
     """The paper's scaling figure (fig:scaling_law): mean accuracy of full 2-hop runs of random hosts against m."""
     series: dict[str, list[tuple[float, float]]] = {}
-    for group in with_seeds(run for run in runs if column(run) == "random"):
-        first, values = group[0], group[0].preset
-        if (values["task"], first.variant) != ("2-hop", "residual-norm") or set(differences(first)) - {"head_dim", "m"}:
+    for group in with_seeds(run for run in runs if run.preset.column == "random"):
+        first, made = group[0], group[0].preset
+        if (made.task, made.variant) != ("2-hop", "residual-norm") or set(first.changes) - {"head_dim", "m"}:
             continue
-        own = quiet_shape(values["heads"], values["layers"], values["head_dim"], VOCABULARY)
         swept = {
-            "m = m̄, d swept": values["m"] == paper_dimension(own),
-            "m = H d, d swept": values["m"] == values["heads"] * values["head_dim"],
-            "m swept": "head_dim" not in differences(first),
+            "m = m̄, d swept": made.m == paper_dimension(made.shape),
+            "m = H d, d swept": made.m == made.heads * made.head_dim,
+            "m swept": "head_dim" not in first.changes,
         }
         for name in (name for name, holds in swept.items() if holds):
-            point = (values["m"], 100 * fmean(run.accuracy for run in group))
-            series.setdefault(f"{name}, {first.setting}", []).append(point)
+            point = (made.m, 100 * fmean(run.accuracy for run in group))
+            series.setdefault(f"{name}, {made.setting}", []).append(point)
     return lines({name: sorted(members) for name, members in series.items()}, "m")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -155,21 +156,18 @@ def csv_tables(sources: list[Source]) -> Section:
 
 def training(sources: list[Source]) -> Section:
     """The paper's tables beside measured cells, for each setting."""
-    from utfproof.training.presets import SETTINGS
-    from utfproof.training.results import distinct, from_document, paper_cells
+    from utfproof.training.presets import SETTINGS, read
+    from utfproof.training.results import RunResult, paper_cells
     from utfproof.training.tables import HOSTS, coverage, row_cells, tables
 
-    whole, in_lines = [], []
+    results = {}
     for source in sources:
-        if isinstance(source.document, dict):
-            whole.append((source.name, from_document(source.document, source.name)))
-        else:
-            names = [f"{source.name}, line {number}" for number in range(1, len(source.document) + 1)]
-            in_lines += [(name, from_document(held, name)) for name, held in zip(names, source.document, strict=True)]
-    results = distinct(whole, in_lines)
+        for held in source.document if isinstance(source.document, list) else [source.document]:
+            run = read(RunResult, json.dumps(held), source.name)
+            results[run.key] = run
     made = Section("training", "Training", lines=[(True, counted(len(results), "run"))])
     for setting in SETTINGS:
-        if cells := paper_cells(results, setting):
+        if cells := paper_cells(results.values(), setting):
             made.lines.append((True, f"{setting}: {coverage(cells)}"))
             for part in tables(cells):
                 rows = [row_cells(row, {})[:-1] for row in part.rows]
@@ -180,12 +178,14 @@ def training(sources: list[Source]) -> Section:
 
 def optimum(sources: list[Source]) -> Section:
     """Trained models as embeddings of hosts."""
+    from utfproof.training.optimum import Optimum
+    from utfproof.training.presets import read
+
     rows = []
     for source in sources:
-        document = source.document
-        for host, found in document["hosts"].items():
-            values = document["trained"]["accuracy"], found["embedded"]["accuracy"]
-            rows.append((document["key"], host, found["m"], *("–" if v is None else f"{100 * v:.1f}" for v in values)))
+        found = read(Optimum, json.dumps(source.document), source.name)
+        for host, held in found.hosts.items():
+            rows.append((found.key, host, held.m, *(f"{100 * each.accuracy:.1f}" for each in (found, held))))
     made = Section("optimum", "Trained models embedded in hosts")
     made.lines.append((True, f"{counted(len(sources), 'trained model')}"))
     made.tables.append(Table("Accuracy in %", ("model", "host", "m", "model's own", "as embedding"), rows))

@@ -14,25 +14,14 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from utfproof.errors import MalformedInput, Refuted
 from utfproof.ground.files import make_folder, require_alone, require_folder
 from utfproof.training import checkpoint
 from utfproof.training.presets import Preset
-from utfproof.training.results import (
-    DEFAULT_FOLDER,
-    RunResult,
-    find_result,
-    is_complete,
-    preset_fields,
-    run_key,
-    write_result,
-)
+from utfproof.training.results import DEFAULT_FOLDER, RunResult, read_results, run_key, write_result
 from utfproof.training.step import Trainer
-
-if TYPE_CHECKING:
-    from torch import Tensor
 
 DEFAULT_RUNS = Path("runs")
 LOCK = "lock"
@@ -110,18 +99,11 @@ def run(
     setting.check()
     if len(set(seeds)) < len(seeds) or not seeds:
         raise MalformedInput(f"seeds {list(seeds)}: expected at least one, and each once")
-    finished = {seed: _finished(preset, seed, setting) for seed in seeds}
-    missing = [seed for seed, result in finished.items() if result is None]
-    if setting.folder is not None and len(missing) > 1:
+    known = {} if setting.results is None or setting.again else {run.key: run for run in read_results(setting.results)}
+    finished = {seed: known.get(run_key(preset, seed)) for seed in seeds}
+    if setting.folder is not None and list(finished.values()).count(None) > 1:
         raise MalformedInput("several seeds need a RUNDIR each; leave out -o")
     return [result or _run_one(preset, seed, setting, progress) for seed, result in finished.items()]
-
-
-def _finished(preset: Preset, seed: int, setting: RunSetting) -> RunResult | None:
-    """The result of a run that was made before, in full or stopped at 100 %."""
-    if setting.results is None or setting.again:
-        return None
-    return find_result(run_key(preset, seed), setting.results)
 
 
 def _run_one(preset: Preset, seed: int, setting: RunSetting, progress: Callable[[Tick], None] | None) -> RunResult:
@@ -131,30 +113,20 @@ def _run_one(preset: Preset, seed: int, setting: RunSetting, progress: Callable[
     if setting.results is not None:
         require_folder(setting.results)  # rather now than after the steps
     folder = setting.folder_of(preset, seed)
-    identity = {
-        "preset": {name: value for name, value in preset_fields(preset).items() if name != "name"},
-        "setting": preset.setting,
-        "seed": seed,
-        "device": setting.device,
-        "dtype": setting.dtype,
-        "engine": trainer.engine.name,
-        "log_every": setting.log_every,
-        "evaluate_every": setting.evaluate_every,
-    }
+    identity = checkpoint.Identity(
+        preset, seed, setting.device, setting.dtype, trainer.engine.name, setting.log_every, setting.evaluate_every
+    )
     with _alone(folder):
-        found = checkpoint.load(folder)
-        held: dict[str, Any] = {"points": [], "seconds": 0.0}
-        if found is not None:
-            held = _resumed(trainer, folder, identity, found)
-        points, clock = held["points"], _Clock(held["seconds"])
+        before, points = _resumed(trainer, folder, identity)
+        began = time.perf_counter() - before
 
         def save() -> None:
-            document = {"identity": identity, "step": trainer.done, "seconds": clock.spent(), "points": points}
-            checkpoint.save(folder, trainer.tensors(), document)
+            saved = checkpoint.Saved(identity, trainer.done, time.perf_counter() - began, points)
+            checkpoint.save(folder, trainer.tensors(), saved)
 
         _steps(trainer, setting, points, progress, save)
         try:
-            result = _result(trainer, setting, points, clock)
+            result = _result(trainer, setting, points, began)
         except KeyboardInterrupt:
             raise Interrupted(folder, trainer.done) from None
     if setting.results is not None:
@@ -177,7 +149,7 @@ def _alone(folder: Path) -> Iterator[None]:
 def _steps(
     trainer: Trainer,
     setting: RunSetting,
-    points: list[dict[str, Any]],
+    points: list[dict[str, int | float]],
     progress: Callable[[Tick], None] | None,
     save: Callable[[], None],
 ) -> None:
@@ -205,28 +177,28 @@ def _steps(
                 raise Interrupted(setting.folder_of(preset, trainer.seed), trainer.done)
 
 
-def stopped_early(points: Sequence[dict[str, Any]]) -> bool:
+def stopped_early(points: Sequence[dict[str, int | float]]) -> bool:
     """Whether the last evaluations of a log are all at 100 %."""
     found = [point["evaluation"] for point in points if "evaluation" in point][-STOPPING:]
     return len(found) == STOPPING and min(found) >= FULL
 
 
 def _resumed(
-    trainer: Trainer, folder: Path, identity: dict[str, Any], found: tuple[dict[str, Any], dict[str, Tensor]]
-) -> dict[str, Any]:
-    """The checkpoint's document, the trainer restored from it. MalformedInput for that of another run."""
-    document, tensors = found
-    held = document["identity"]
-    differing = [name for name in identity if held.get(name) != identity[name]]
-    if differing:
-        detail = differing[0]
-        if detail == "preset":
-            old, new = held["preset"], identity["preset"]
-            detail = ", ".join(sorted(name for name in {*old, *new} if old.get(name) != new.get(name)))
-        raise MalformedInput(f"{folder} holds another run ({detail} differs); choose another -o, or remove it")
+    trainer: Trainer, folder: Path, identity: checkpoint.Identity
+) -> tuple[float, list[dict[str, int | float]]]:
+    """(seconds spent before, log so far), the trainer restored from the folder's checkpoint if it has one. MalformedInput for
+    that of another run."""
+    found = checkpoint.load(folder)
+    if found is None:
+        return 0.0, []
+    saved, tensors = found
+    if differing := saved.identity.differences(identity):
+        raise MalformedInput(
+            f"{folder} holds another run ({', '.join(differing)} differs); choose another -o, or remove it"
+        )
     trainer.restore({name: tensor.to(trainer.device) for name, tensor in tensors.items()})
-    trainer.done = int(document["step"])
-    return document
+    trainer.done = saved.step
+    return saved.seconds, saved.points
 
 
 def _require_number(trainer: Trainer) -> None:
@@ -236,16 +208,6 @@ def _require_number(trainer: Trainer) -> None:
             f"the loss of seed {trainer.seed} is not finite after step {trainer.done}: training diverged, no result is "
             "written; try a smaller learning rate (--set learning_rate=...)"
         )
-
-
-class _Clock:
-    """Seconds spent on a run, over all its parts."""
-
-    def __init__(self, before: float) -> None:
-        self._before, self._start = before, time.perf_counter()
-
-    def spent(self) -> float:
-        return self._before + time.perf_counter() - self._start
 
 
 @contextmanager
@@ -269,23 +231,18 @@ def _gentle_interrupts() -> Iterator[threading.Event]:
         signal.signal(signal.SIGINT, before)
 
 
-def _result(trainer: Trainer, setting: RunSetting, log: list[dict[str, Any]], clock: _Clock) -> RunResult:
+def _result(trainer: Trainer, setting: RunSetting, log: list[dict[str, int | float]], began: float) -> RunResult:
     import torch
 
-    preset = trainer.preset
     scores = trainer.evaluate(setting.eval_sequences)
     _require_number(trainer)
     points = [point for point in log if "loss" in point]
     stride = max(1, -(-len(points) // CURVE_POINTS))
     kept = [point for number, point in enumerate(points) if (len(points) - 1 - number) % stride == 0]
-    early = trainer.done < preset.steps
     return RunResult(
-        preset=preset_fields(preset, trainer.seed),
-        setting=preset.setting,
+        preset=trainer.preset,
         seed=trainer.seed,
         steps=trainer.done,
-        complete=is_complete(preset_fields(preset), preset.setting, trainer.done, early),
-        stopped_early=early,
         device=setting.device,
         dtype=setting.dtype,
         engine=trainer.engine.name,
@@ -293,8 +250,8 @@ def _result(trainer: Trainer, setting: RunSetting, log: list[dict[str, Any]], cl
         accuracy_answers=scores.answers,
         loss=scores.loss,
         eval_sequences=setting.eval_sequences,
-        seconds=clock.spent(),
+        seconds=time.perf_counter() - began,
         parameters=trainer.model.count(),
-        curve=[(point["step"], point["loss"], point["accuracy"]) for point in kept],
+        curve=[(int(point["step"]), point["loss"], point["accuracy"]) for point in kept],
         note=torch.cuda.get_device_name(trainer.device) if trainer.on_gpu else "",
     )

@@ -13,13 +13,14 @@ from __future__ import annotations
 
 import difflib
 import warnings
-from collections.abc import Collection, Mapping
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import asdict, fields, replace
 from functools import cache
-from typing import Any
+from typing import Annotated, Any, Literal, TypeVar, get_args
+
+from pydantic import AfterValidator, ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic.dataclasses import dataclass
 
 from utfproof.errors import MalformedInput
-from utfproof.ground.forms import is_number
 from utfproof.paper import tables as paper
 from utfproof.shapes import (
     EffectiveHeadDimensionWarning,
@@ -30,7 +31,7 @@ from utfproof.shapes import (
     shared_key_dimension,
     shared_query_dimension,
 )
-from utfproof.training.task import LOSSES, Task
+from utfproof.training.task import Task
 from utfproof.training.tasks import TASKS, kind_of, task_named
 
 SETTINGS: dict[str, dict[str, str]] = {
@@ -38,12 +39,14 @@ SETTINGS: dict[str, dict[str, str]] = {
     "theory": {"positions": "none", "sparse": "sparse"},
 }
 """What the settings differ in: positions, and the construction of the sparse host."""
-
 PAPER_HOSTS = ("sparse", "random", "trained")
-HOSTS = (*PAPER_HOSTS, "trained-own-width", "residual-tree", "shared-key", "shared-query")
-"""Hosts of presets. trained: the whole transformer, m-wide; trained-own-width: a target of width m = d_in."""
-OTHER_HOSTS = ("sparse-front", "tied", "random-tied")
-"""Constructions that a run can be asked for in place of a preset's host."""
+Host = Literal[
+    "sparse", "random", "trained", "trained-own-width",
+    "sparse-front", "residual-tree", "shared-key", "shared-query", "tied", "random-tied",
+]  # fmt: skip
+"""The first four are hosts of presets; a run can ask for the others. trained: the whole transformer, m-wide;
+trained-own-width: a target of width m = d_in."""
+HOSTS = get_args(Host)[:4]
 
 VARIANTS: dict[str, dict[str, bool]] = {
     "attention": {"residual": False, "norm": False, "mlp": False},
@@ -59,56 +62,79 @@ PAPER_TASKS = tuple(paper.TABLE_ROWS)
 MLP_FACTOR = 4
 """Width of an MLP over m."""
 
-
-def _one_of(choices: Collection[str]) -> dict[str, Any]:
-    return {"choices": choices}
-
-
-def _whole(least: int) -> dict[str, Any]:
-    return {"least": least}
+STRICT = ConfigDict(strict=True, extra="forbid", allow_inf_nan=False)
+"""Of every dataclass that is read from a file or from options: no other types, no other fields."""
+Whole = Annotated[int, Field(ge=0)]
+Positive = Annotated[int, Field(ge=1)]
+Amount = Annotated[float, Field(ge=0)]
 
 
-_AMOUNT = {"amount": True}
-
-
-@dataclass(frozen=True)
+@dataclass(frozen=True, config=STRICT)
 class Preset:
-    """One experiment. MalformedInput for a field out of range."""
+    """One experiment. ValueError for a field out of range."""
 
-    name: str
-    setting: str = field(metadata=_one_of(SETTINGS))
-    task: str = field(metadata=_one_of(TASKS))
-    heads: int = field(metadata=_whole(1))
-    layers: int = field(metadata=_whole(1))
-    head_dim: int = field(metadata=_whole(1))
-    m: int = field(metadata=_whole(1))
-    host: str = field(metadata=_one_of((*HOSTS, *OTHER_HOSTS)))
+    setting: Literal["paper", "theory"]
+    task: Annotated[str, AfterValidator(lambda name: kind_of(name).name)]
+    heads: Positive
+    layers: Positive
+    head_dim: Positive
+    m: Positive
+    host: Host
     residual: bool
     norm: bool
     mlp: bool
-    steps: int = field(metadata=_whole(1))
-    batch: int = field(metadata=_whole(1))
-    learning_rate: float = field(metadata=_AMOUNT)
-    warmup: int = field(metadata=_whole(0))
-    loss: str = field(metadata=_one_of(LOSSES))
-    positions: str = field(default="none", metadata=_one_of(("none", "learned")))
-    weight_decay: float = field(default=0.01, metadata=_AMOUNT)
-    decay: str = field(default="linear", metadata=_one_of(("linear", "constant", "cosine")))
-    init_std: float = field(default=0.02, metadata=_AMOUNT)
-    length: int = field(default=0, metadata=_whole(0))
+    steps: Positive
+    batch: Positive
+    learning_rate: Amount
+    warmup: Whole
+    loss: Literal["answer", "sequence"]
+    positions: Literal["none", "learned"] = "none"
+    weight_decay: Amount = 0.01
+    decay: Literal["linear", "constant", "cosine"] = "linear"
+    init_std: Amount = 0.02
+    length: Whole = 0
     """Characters of a k-hop string, or most pairs of parentheses; 0: as many as in the paper."""
-    min_hops: int = field(default=-1, metadata=_whole(-1))
-    max_hops: int = field(default=-1, metadata=_whole(-1))
+    min_hops: Annotated[int, Field(ge=-1)] = -1
+    max_hops: Annotated[int, Field(ge=-1)] = -1
     """A k-hop training sequence asks for min_hops to max_hops hops, drawn uniformly; -1: always k."""
     norm_gain: bool = False
     """Whether frozen hosts train the gains and shifts of LN. Trained transformers always do."""
-    max_grad_norm: float = field(default=0.0, metadata=_AMOUNT)
+    max_grad_norm: Amount = 0.0
     """Gradients of larger norm are scaled down to it; 0: never."""
+
+    def __post_init__(self) -> None:
+        if (self.min_hops < 0) != (self.max_hops < 0) or (
+            self.max_hops >= 0 and "max_hops" not in kind_of(self.task).options
+        ):
+            raise ValueError(
+                f"give min_hops and max_hops together, from 0 on, for a k-hop task; got {self.min_hops}, {self.max_hops}"
+            )
+        if self.norm_gain and not self.norm:
+            raise ValueError("norm_gain needs layer normalisation; choose variant residual-norm or mlp-norm")
+
+    @property
+    def name(self) -> str:
+        """TASK/HOST/VARIANT."""
+        return f"{self.task}/{self.host}/{self.variant}"
 
     @property
     def variant(self) -> str:
-        """attention, residual, residual-norm, mlp or mlp-norm; other combinations joined by +."""
-        return variant_of(asdict(self))
+        """attention, residual, residual-norm, mlp or mlp-norm; "other" for what the paper does not have."""
+        flags = {"residual": self.residual, "norm": self.norm, "mlp": self.mlp}
+        return next((name for name, row in VARIANTS.items() if row == flags), "other")
+
+    @property
+    def column(self) -> str:
+        """The host of the paper's tables that this one is, "" for others."""
+        if self.host == SETTINGS[self.setting]["sparse"]:
+            return "sparse"
+        return self.host if self.host in PAPER_HOSTS[1:] else ""
+
+    @property
+    def home(self) -> Preset | None:
+        """The cell that this experiment is a change of: that of its host, else the task's cell of its variant with the host
+        put in. None for a task without presets."""
+        return _home(self.setting, self.task, self.host, self.variant)
 
     @property
     def vocabulary(self) -> int:
@@ -127,42 +153,22 @@ class Preset:
             options |= {"min_hops": self.min_hops, "max_hops": self.max_hops}
         return task_named(self.task, loss=self.loss, **options)
 
-    def __post_init__(self) -> None:
-        for each in fields(self):
-            object.__setattr__(self, each.name, _checked(each.name, getattr(self, each.name), each.metadata, each.type))
-        if (self.min_hops < 0) != (self.max_hops < 0) or (
-            self.max_hops >= 0 and "max_hops" not in kind_of(self.task).options
-        ):
-            raise MalformedInput(
-                f"give min_hops and max_hops together, from 0 on, for a k-hop task; got {self.min_hops}, {self.max_hops}"
-            )
-        if self.norm_gain and not self.norm:
-            raise MalformedInput("norm_gain needs layer normalisation; choose variant residual-norm or mlp-norm")
+    def with_host(self, host: str) -> Preset:
+        """The same with another host, at its m."""
+        return replace(self, host=host).with_least_m()  # type: ignore[arg-type]
 
-
-def _checked(name: str, value: Any, limits: Mapping[str, Any], kind: Any) -> Any:
-    """The value of a field; MalformedInput unless it is within the field's limits."""
-    if "choices" in limits and value not in limits["choices"]:
-        near = difflib.get_close_matches(str(value), limits["choices"], 3, 0.5) or tuple(limits["choices"])[:7]
-        raise MalformedInput(f"{name} {value!r} is unknown; choose {', '.join(near)}")
-    if kind == "bool" and not isinstance(value, bool):
-        raise MalformedInput(f"{name} must be true or false, got {value!r}")
-    if "least" in limits and (type(value) is not int or value < limits["least"]):
-        raise MalformedInput(f"{name} must be an integer from {limits['least']} on, got {value!r}")
-    if "amount" not in limits:
-        return value
-    if not is_number(value) or value < 0:
-        raise MalformedInput(f"{name} must be a finite number from 0 on, got {value!r}")
-    return float(value)  # 1 and 1.0 are one experiment
-
-
-def variant_of(values: Any) -> str:
-    """The variant of a preset's fields."""
-    flags = {name: values[name] for name in ("residual", "norm", "mlp")}
-    for name, row in VARIANTS.items():
-        if row == flags:
-            return name
-    return "+".join(name for name, on in flags.items() if on)
+    def with_least_m(self) -> Preset:
+        """The same at the m of its host: the paper's m-bar, d_in for trained-own-width, else the construction's least."""
+        shape = quiet_shape(
+            self.heads, self.layers, self.head_dim, self.vocabulary, residual=self.host == "residual-tree"
+        )
+        least = {
+            "trained-own-width": lambda shape: shape.d_in,
+            "residual-tree": matching_dimension,
+            "shared-key": shared_key_dimension,
+            "shared-query": shared_query_dimension,
+        }
+        return replace(self, m=least.get(self.host, paper_dimension)(shape))
 
 
 def quiet_shape(heads: int, layers: int, head_dim: int, d_in: int, *, residual: bool = False) -> Shape:
@@ -175,60 +181,53 @@ def quiet_shape(heads: int, layers: int, head_dim: int, d_in: int, *, residual: 
     return shape
 
 
-def default_m(host: str, heads: int, layers: int, head_dim: int, d_in: int) -> int:
-    """The embedding dimension of a host: the paper's m-bar, d_in for trained-own-width, else the construction's least."""
-    shape = quiet_shape(heads, layers, head_dim, d_in, residual=host == "residual-tree")
-    least = {
-        "trained-own-width": lambda: d_in,
-        "residual-tree": lambda: matching_dimension(shape),
-        "shared-key": lambda: shared_key_dimension(shape),
-        "shared-query": lambda: shared_query_dimension(shape),
-    }
-    return least.get(host, lambda: paper_dimension(shape))()
+T = TypeVar("T")
+
+
+def read(kind: type[T], text: str | bytes, source: str) -> T:
+    """A dataclass from its JSON. MalformedInput naming the source, the field and what is wrong."""
+    try:
+        return TypeAdapter(kind).validate_json(text)
+    except ValidationError as error:
+        raise MalformedInput(f"{source}: {first_fault(error)}") from None
+
+
+def first_fault(error: ValidationError) -> str:
+    """The first thing that is wrong, in a line."""
+    found = error.errors()[0]
+    said = found["msg"].removeprefix("Value error, ").replace("Input should be", "should be")
+    given = "" if found["type"] in ("value_error", "missing", "json_invalid") else f", got {found['input']!r:.60}"
+    return " ".join(f"{'.'.join(map(str, found['loc']))} {said}{given}".split())
 
 
 def _cells(setting: str) -> dict[str, Preset]:
-    only = {"residual-tree": ("residual",), "shared-key": ("attention",), "shared-query": ("attention",)}
-    names = [
-        (task, host, variant)
+    return {
+        f"{task}/{host}/{variant}": _cell(setting, task, host, variant)
         for task, kind in TASKS.items()
         if kind.setting is not None
         for host in HOSTS
-        for variant in only.get(host, tuple(VARIANTS))
-    ]
-    return {"/".join(name): _cell(setting, *name) for name in names}
+        for variant in VARIANTS
+    }
 
 
 def _cell(setting: str, task: str, host: str, variant: str) -> Preset:
     kind, chosen = kind_of(task), SETTINGS[setting]
     assert kind.setting is not None
-    numbers, made = dict(kind.setting), kind.make()
-    if host not in PAPER_HOSTS or "m" not in numbers:
-        numbers["m"] = default_m(host, numbers["heads"], numbers["layers"], numbers["head_dim"], made.vocabulary)
-    return Preset(
-        name=f"{task}/{host}/{variant}",
-        setting=setting,
-        task=task,
-        host=chosen["sparse"] if host == "sparse" else host,
-        loss=made.loss,
-        positions=chosen["positions"],
-        **{**VARIANTS[variant], **numbers},
-    )
+    name = chosen["sparse"] if host == "sparse" else host
+    given: dict[str, Any] = {"m": 1, **kind.setting, **VARIANTS[variant], "host": name, "loss": kind.make().loss}
+    made = Preset(setting=setting, task=task, positions=chosen["positions"], **given)  # type: ignore[arg-type]
+    return made if host in PAPER_HOSTS and "m" in kind.setting else made.with_least_m()
 
 
 PRESETS: dict[str, dict[str, Preset]] = {setting: _cells(setting) for setting in SETTINGS}
-"""By setting, then by name, TASK/HOST/VARIANT: the cells of the paper's tables, other hosts, other tasks."""
+"""By setting, then by name, TASK/HOST/VARIANT: the cells of the paper's tables, targets at their own width, other tasks."""
 
 
 @cache
-def home_of(setting: str, task: str, host: str, variant: str) -> Preset | None:
-    """The preset that an experiment is a change of: the cell with this construction, else the task's cell of this variant
-    with the construction put in. None for a task without presets."""
-    cells = [cell for cell in PRESETS[setting].values() if cell.task == task and cell.variant == variant]
-    for cell in cells:
-        if cell.host == host:
-            return cell
-    return preset(cells[0].name, setting, host=host) if cells else None
+def _home(setting: str, task: str, host: str, variant: str) -> Preset | None:
+    cells = [cell for cell in PRESETS[setting].values() if (cell.task, cell.variant) == (task, variant)]
+    other = [cells[0].with_host(host)] if cells else []
+    return next((cell for cell in [*cells, *other] if cell.host == host), None)
 
 
 def preset(name: str, setting: str = "paper", /, **overrides: Any) -> Preset:
@@ -241,16 +240,13 @@ def preset(name: str, setting: str = "paper", /, **overrides: Any) -> Preset:
         hint = f"near: {', '.join(near)}" if near else "names are TASK/HOST/VARIANT, such as 1-hop/sparse/residual-norm"
         raise MalformedInput(f"preset {name!r} is unknown; {hint}")
     changes = {key: value for key, value in overrides.items() if value is not None}
-    if unknown := set(changes) - (field_names() - {"name", "setting"}):
+    if unknown := set(changes) - ({each.name for each in fields(Preset)} - {"setting"}):
         raise MalformedInput(f"presets have no field {', '.join(sorted(unknown))}")
-    changed = replace(PRESETS[setting][name], **changes)
-    if "m" not in changes and {"heads", "layers", "head_dim", "host", "task"} & set(changes):
-        m = default_m(changed.host, changed.heads, changed.layers, changed.head_dim, changed.vocabulary)
-        changed = replace(changed, m=m)
+    try:
+        changed = Preset(**{**asdict(PRESETS[setting][name]), **changes})
+        if "m" not in changes and {"heads", "layers", "head_dim", "host", "task"} & set(changes):
+            changed = changed.with_least_m()
+    except ValidationError as error:
+        raise MalformedInput(first_fault(error)) from None
     changed.make_task()  # a length or hops that the task does not have
     return changed
-
-
-def field_names() -> set[str]:
-    """Names of a preset's fields."""
-    return {field.name for field in fields(Preset)}

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from statistics import fmean, stdev
 from typing import Any
 
 from utfproof.paper import tables as paper
+from utfproof.training.results import Cells, Measured, percent
 from utfproof.training.task import Baseline
 
 HOSTS = {"sparse": "sparse", "random": "random", "trained": "fully trained"}
@@ -30,43 +30,6 @@ REMARK = (
     "Accuracies in percent: the paper's / measured (mean ± standard deviation over the seeds); –: not run; "
     "*: brief, fewer steps than the paper's; †: stopped early, at 100 % three evaluations in a row."
 )
-
-
-def percent(fraction: float) -> str:
-    """A fraction in percent with one decimal place, as the paper prints."""
-    return f"{100 * fraction:.1f}"
-
-
-def mean_and_spread(accuracies: Sequence[float]) -> str:
-    """Such as 96.1 ± 0.4, in percent: the mean, and the sample standard deviation where there are several."""
-    spread = f" ± {percent(stdev(accuracies))}" if len(accuracies) > 1 else ""
-    return f"{percent(fmean(accuracies))}{spread}"
-
-
-@dataclass(frozen=True)
-class Measured:
-    """Runs that differ only in their seed. Accuracies are fractions, one for each seed."""
-
-    accuracies: tuple[float, ...]
-    answers: tuple[float, ...]
-    steps: int
-    complete: bool
-    stopped_early: bool
-    devices: tuple[str, ...]
-    dtypes: tuple[str, ...]
-
-    @property
-    def accuracy(self) -> str:
-        """Such as 96.1 ± 0.4, in percent, with the marks of REMARK."""
-        marks = f"{'' if self.complete else ' *'}{' †' if self.stopped_early else ''}"
-        return f"{mean_and_spread(self.accuracies)}{marks}"
-
-    @property
-    def circumstances(self) -> str:
-        """Seeds, steps, device, and dtype where it is not float32."""
-        seeds = f"{len(self.accuracies)} seed{'s' if len(self.accuracies) > 1 else ''}"
-        found = [seeds, f"{self.steps} steps", "/".join(self.devices)]
-        return ", ".join([*found, *(name for name in self.dtypes if name != "float32")])
 
 
 @dataclass(frozen=True)
@@ -98,10 +61,6 @@ class TablePart:
         return [f"{how}: {', '.join(where)}" for how, where in places.items()]
 
 
-Cells = Mapping[tuple[str, str, str], Measured]
-"""(task, host, variant as the paper's tables call it) -> measured."""
-
-
 def tables(cells: Cells) -> list[TablePart]:
     """The paper's four tables, as seven parts, with the measured cells beside the printed ones."""
     found = []
@@ -122,7 +81,7 @@ def coverage(cells: Cells) -> str:
     """How many of the paper's cells have been run in full, and how many end near or above the paper's figure."""
     full = {place: cell for place, cell in cells.items() if cell.complete}
     near = sum(
-        100 * fmean(cell.accuracies) >= dict(zip(HOSTS, paper.ABLATIONS[task][variant], strict=True))[host] - 5
+        100 * cell.mean >= dict(zip(HOSTS, paper.ABLATIONS[task][variant], strict=True))[host] - 5
         for (task, host, variant), cell in full.items()
     )
     every = sum(len(printed) for rows in paper.ABLATIONS.values() for printed in rows.values())
@@ -168,7 +127,7 @@ def document(parts: Iterable[TablePart], rules: Mapping[str, Sequence[Baseline]]
                         "label": row.label,
                         "task": row.task,
                         "cells": {
-                            host: {"paper_percent": printed, "measured": measured_document(measured)}
+                            host: {"paper_percent": printed, "measured": measured and measured.document()}
                             for host, printed, measured in zip(HOSTS, row.printed, row.measured, strict=True)
                         },
                     }
@@ -178,17 +137,4 @@ def document(parts: Iterable[TablePart], rules: Mapping[str, Sequence[Baseline]]
             for part in parts
         ],
         "baselines": {task: [asdict(rule) for rule in found] for task, found in rules.items()},
-    }
-
-
-def measured_document(measured: Measured | None) -> dict[str, Any] | None:
-    """Measured accuracies for --json, None where nothing was."""
-    if measured is None:
-        return None
-    return {
-        **asdict(measured),
-        "mean": fmean(measured.accuracies),
-        "standard_deviation": stdev(measured.accuracies) if len(measured.accuracies) > 1 else None,
-        "mean_answers": fmean(measured.answers),
-        "seeds": len(measured.accuracies),
     }
