@@ -1,7 +1,7 @@
 """Hooks of the documentation site (mkdocs.yml).
 
-Pages that programs write are made here, when the site is built: the claims, the options of every command, the JSON Schemas of
-certificates and the tables of measurements. Formulas become MathML, which browsers draw without a script or a font.
+Pages that programs write are made here, when the site is built: the claims, the options of every command and the
+tables of measurements. Formulas become MathML, which browsers draw without a script or a font.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from typing import Any
 ROOT = Path(__file__).parents[1]
 INCLUDED = {"proofs/README.md": "machine-checked-proofs.md", "CONTRIBUTING.md": "contributing.md"}
 """Pages outside docs/ and their names on the site."""
-WRITTEN = ("docs/claims.html", "docs/options.md", "docs/schemas/", "docs/notebooks/")
+WRITTEN = ("docs/claims.html", "docs/options.md", "docs/notebooks/")
 """Pages that `generated` writes."""
 LINK = re.compile(r"(?<!!)\[([^\]\[]*)\]\(([^)\s]+)\)")
 PICTURE = re.compile(r'<img alt="([^"]*)" src="([^"]*pictures/([\w-]+\.svg))"\s*/?>')
@@ -87,23 +87,13 @@ def option_row(parameter: Any) -> tuple[str, str, str]:
     return ", ".join(f"`{name}`" for name in names), shown, (getattr(parameter, "help", None) or "").replace("\n", " ")
 
 
-def schemas() -> dict[str, str]:
-    """A JSON Schema for each kind of certificate, and their list."""
-    forms = importlib.import_module("utfproof.certificates.forms").CERTIFICATES
-    schema = importlib.import_module("utfproof.ground.forms").json_schema
-    found = {f"schemas/{kind}.json": json.dumps(schema(form, closed=True), indent=1) for kind, form in forms.items()}
-    rows = [(f"`{kind}`", f"[{kind}.json]({kind}.json)") for kind in forms]
-    head = "# JSON Schemas\n\nThe fields of each kind of certificate. See the [format](../certificate-format.md).\n\n"
-    return found | {"schemas/index.md": head + markdown_table(("kind", "schema"), rows)}
-
-
 def generated() -> dict[str, str]:
     """Text of each page that is not in the repository, by its name on the site."""
     sys.path.insert(0, str(ROOT / "scripts"))
     notebooks = importlib.import_module("notebooks")
     executed = {f"notebooks/{name}.md": notebooks.page(name) for name in notebooks.names()}
     pictures = {f"pictures/{name}.svg": draw() for name, draw in PICTURES.items()}
-    return {"claims.html": decided()[1], "options.md": options(), **pictures, **executed, **schemas()}
+    return {"claims.html": decided()[1], "options.md": options(), **pictures, **executed}
 
 
 @lru_cache

@@ -14,9 +14,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
-from utfproof.certificates.forms import CERTIFICATES
-from utfproof.errors import MalformedInput
-from utfproof.ground.forms import DIGITS, Either, conform
+from certificate_forms import CERTIFICATES, DIGITS, Either, admits
 
 CORPUS = Path(__file__).parent / "certificates"
 FOLDERS = {"valid": 0, "invalid": 1, "malformed": 2}
@@ -101,14 +99,6 @@ def changed(base, *path_and_value):
 
 
 # --- what a form rules out -----------------------------------------------------------------------------------
-
-
-def admits(form: Any, value: Any) -> bool:
-    try:
-        conform(value, form, "it")
-    except MalformedInput:
-        return False
-    return not (isinstance(form, dict) and value.keys() - {name.rstrip("?") for name in form})
 
 
 def inside(value: Any, form: Any) -> dict[str | int, tuple[Any, Any]]:

@@ -11,12 +11,12 @@ import signal
 
 import pytest
 import sceptic
+from certificate_forms import CERTIFICATES
 from corpus import CORPUS, FILES, FOLDERS, canonical, derived, mutants, valid
 from judges import UTFCHECK, verified, write_anew
 
 from utfproof.certificates import checker
 from utfproof.certificates.dimensions import DIMENSION_ROWS
-from utfproof.certificates.forms import CERTIFICATES
 
 NUMPY = checker.Options(numpy=True)
 built = pytest.mark.skipif(not UTFCHECK.is_file(), reason="the verified checker is not built (make checker)")

@@ -19,7 +19,7 @@ PAGES = sorted(str(path.relative_to(DOCS)) for path in DOCS.rglob("*.md"))
 ELSEWHERE = {"your-construction.md": "test_testing.py"}
 """Pages whose blocks another file runs, as its own."""
 SLOW = {"search.md"}
-WRITTEN = {"claims.html", "options.md", "schemas/index.md", *(f"notebooks/{name}.md" for name in notebooks.names())}
+WRITTEN = {"claims.html", "options.md", *(f"notebooks/{name}.md" for name in notebooks.names())}
 """Pages that the site's build writes and that others link to."""
 
 

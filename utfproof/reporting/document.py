@@ -6,12 +6,24 @@ reported as broken, never as fine.
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from typing import Any
 
 from utfproof.claims.theorems import ABSENT, CHECKED, SOUND
 from utfproof.errors import MalformedInput
-from utfproof.ground.forms import plain
+
+_UNPRINTABLE = re.compile(
+    "[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff\ufdd0-\ufdef\ufffe\uffff]"
+)
+
+
+def plain(value: object) -> str:
+    """Text that terminals, XML and HTML can carry: control characters, bidirectional overrides, lone surrogates and
+    noncharacters become U+FFFD; carriage returns become line feeds."""
+    text = str(value).replace("\r\n", "\n").replace("\r", "\n")
+    return _UNPRINTABLE.sub("\ufffd", text)
+
 
 VERDICTS = ("holds", "holds after repair", "fails as printed", "open")
 """In the order in which reports list them."""

@@ -1,11 +1,44 @@
-"""The form of a certificate of each kind, for JSON Schemas. The format page says what each part means and which numbers are in
-range; the checker does not read this file."""
+"""The form of a certificate of each kind, from which `corpus.py` derives malformed ones. The format page says what each part
+means and which numbers are in range.
+
+A form is `str` or `bool`; WHOLE (an integer from 0 on) or DIGITS (an integer, or its digits as text); a tuple of texts; [form]
+for lists; {name: form} for objects, where names ending in "?" may be missing; Either of several forms.
+"""
 
 from __future__ import annotations
 
 from typing import Any
 
-from utfproof.ground.forms import DIGITS, WHOLE, Either
+WHOLE, DIGITS = "a whole number", "an integer or its digits"
+
+
+class Either:
+    """One of several forms."""
+
+    def __init__(self, *forms: Any) -> None:
+        self.forms = forms
+
+
+def admits(form: Any, value: Any) -> bool:
+    """Whether a value has the form; numbers are below 1e300, and true is none."""
+    if isinstance(form, Either):
+        return any(admits(one, value) for one in form.forms)
+    if isinstance(form, dict):
+        parts = {name.rstrip("?"): part for name, part in form.items()}
+        needed = {name for name in form if not name.endswith("?")}
+        fits = isinstance(value, dict) and needed <= value.keys() <= parts.keys()
+        return fits and all(admits(parts[name], item) for name, item in value.items())
+    if isinstance(form, list):
+        return isinstance(value, list) and all(admits(form[0], item) for item in value)
+    if isinstance(form, tuple):
+        return isinstance(value, str) and value in form
+    if form in (str, bool):
+        return isinstance(value, form)
+    if form == DIGITS and isinstance(value, str):
+        return value.removeprefix("-").isascii() and value.removeprefix("-").isdecimal()
+    whole = isinstance(value, int) and not isinstance(value, bool)
+    return whole and (form == DIGITS or 0 <= value < 1e300)
+
 
 NUMBERS = {"denominator": DIGITS, "numerators": [DIGITS]}
 """Rational numbers over one denominator."""
