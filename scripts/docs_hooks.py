@@ -14,8 +14,10 @@ import re
 import subprocess
 import sys
 import tempfile
+import warnings
 from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache, partial
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -306,7 +308,47 @@ def step_table() -> str:
     return markdown_table(("work", "compared with", "ratio"), rows)
 
 
+EXPLORER = """<p id="shape"></p><table><tbody id="least"></tbody></table><script>
+const data = DATA, box = document.getElementById("shape"), body = document.getElementById("least");
+const inputs = ["H", "L", "d", "d_in"].map((name, i) => {
+  const label = document.createElement("label"), input = document.createElement("input");
+  Object.assign(input, {type: "number", min: 1, max: data.most[i], value: [2, 3, 1, 2][i], oninput: show});
+  label.append(name + " ", input, " "), box.append(label);
+  return input;
+});
+function show() {
+  const row = data.shapes[inputs.map(input => input.value)] || [];
+  body.replaceChildren(...data.questions.map((name, i) => {
+    const line = document.createElement("tr");
+    [name, row[i] ?? "not here: run utfproof frontier"].forEach(text => line.insertCell().textContent = text);
+    return line;
+  }));
+}
+show();
+</script>
+"""
+"""Boxes for H, L, d and d_in, and the least m of each question there."""
+
+
+def explorer() -> str:
+    """The frontier at small shapes, one shape at a time."""
+    frontier, Shape = importlib.import_module("utfproof").frontier, importlib.import_module("utfproof").Shape
+    most, found = (4, 4, 3, 4), dict[str, dict[str, str]]()
+    with warnings.catch_warnings(action="ignore"):
+        grid = [Shape(*numbers) for numbers in product(*(range(1, last + 1) for last in most))]
+        entries = [entry for entry in frontier(grid).entries if entry.question.host == "any"]
+    for entry in entries:
+        shape = entry.shape
+        row = found.setdefault(f"{shape.heads},{shape.layers},{shape.head_dim},{shape.d_in}", {})
+        row[str(entry.question)] = entry.cell([])
+    questions = list(dict.fromkeys(str(entry.question) for entry in entries))
+    shapes = {at: [row.get(name) for name in questions] for at, row in found.items()}
+    data = json.dumps({"most": most, "questions": questions, "shapes": shapes}, separators=(",", ":"))
+    return EXPLORER.replace("DATA", data)
+
+
 TABLES: dict[str, Callable[[], str]] = {
+    "explorer": explorer,
     "bench": bench_table,
     "verdicts": verdict_table,
     "summary": summary_table,
