@@ -13,7 +13,6 @@ import rfc8785
 from rich.console import Console
 
 from utfproof.certificates.prover import certify
-from utfproof.errors import MalformedInput
 from utfproof.reporting import document
 from utfproof.reporting.junit import junit_xml
 from utfproof.reporting.mathematics import formulas
@@ -158,25 +157,9 @@ def run():
 # --- the document -------------------------------------------------------------------------------------------
 
 
-def test_a_document_that_contradicts_itself_is_broken(run):
-    fine = claim("a")
-    assert document.problems_of(fine) == []
-    for change in ({"verdict": "open"}, {"agrees": False}, {"problems": ["x"]}, {"agrees": None}):
-        assert document.problems_of({**fine, **change})
-    assert document.as_recorded({"holds": True, "claims": [fine]})
-    assert not document.as_recorded({"holds": False, "claims": [fine]})
-    assert not document.as_recorded({"holds": True, "claims": [{**fine, "verdict": "open"}]})
-    assert not document.as_recorded(run)
+def test_the_summary_says_what_is_not_as_recorded(run):
     assert "1 NOT as recorded" in "\n".join(document.summary(run))
-    assert "as a whole is NOT" in "\n".join(document.summary({"holds": False, "claims": [fine]}))
-
-
-@pytest.mark.parametrize("report", [junit_xml, lambda run: print_claims(run, Console()), html_page])
-def test_missing_fields_are_named(report):
-    with pytest.raises(MalformedInput, match=r"claim a of .* lacks verdict"):
-        report({"holds": True, "claims": [{k: v for k, v in claim("a").items() if k != "verdict"}]})
-    with pytest.raises(MalformedInput, match="no list of claims"):
-        report({"holds": True})
+    assert "all as recorded" in "\n".join(document.summary({"holds": True, "claims": [claim("a")]}))
 
 
 def test_plain_text():
@@ -216,12 +199,6 @@ def test_junit_is_well_formed_for_any_text():
     root = ET.fromstring(text.encode())
     assert len(root.findall("testsuite/testcase")) == len(attacked["claims"])
     assert document.plain(HOSTILE) in root.find("testsuite/testcase/system-out").text
-
-
-def test_junit_fails_when_only_the_run_does():
-    root = ET.fromstring(junit_xml({"holds": False, "claims": [claim("a")], "seconds": 1}))
-    assert (root.get("tests"), root.get("failures"), len(root.findall(".//failure"))) == ("2", "1", 1)
-    assert ET.fromstring(junit_xml({"holds": True, "claims": [claim("a")]})).get("failures") == "0"
 
 
 # --- the terminal -------------------------------------------------------------------------------------------

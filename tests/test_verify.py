@@ -13,7 +13,6 @@ from rich.console import Console
 
 from utfproof.claims.registry import all_claims
 from utfproof.cli.app import run
-from utfproof.reporting.document import FIELDS
 from utfproof.reporting.table import print_summary
 
 FEW = ["intro:sparse", "tab:hyperparameters"]
@@ -57,12 +56,15 @@ def test_a_summary_names_what_is_broken_and_how_to_see_the_rest():
     def entry(name, verdict, **more):
         blank = {key: [] for key in ("theorems", "problems", "evidence")} | {"section": "S", "counterexample": None}
         return (
-            dict.fromkeys(FIELDS) | blank | {"id": name, "verdict": verdict, "recorded": verdict, "agrees": True} | more
+            dict.fromkeys(("cause", "grid_note", "basis"))
+            | blank
+            | {"id": name, "verdict": verdict, "recorded": verdict, "agrees": True}
+            | more
         )
 
     claims = [entry("a", "holds"), entry("b", "fails as printed", counterexample="(1,1,1,1)"), entry("c", "open")]
     claims += [entry(name, "fails as printed", cause="one slip") for name in ("e", "f")]
-    claims.append(entry("d", "holds", recorded="open", agrees=False))
+    claims.append(entry("d", "holds", recorded="open", problems=["the verdict is 'holds', recorded is 'open'"]))
     console = Console(record=True, width=80, file=io.StringIO())
     print_summary({"grid": "g", "holds": False, "claims": claims}, console)
     printed = console.export_text()

@@ -1,8 +1,4 @@
-"""Reading a verify document: what each report needs to know about it, said once.
-
-A claim counts as recorded only if nothing in the document speaks against it: a document that contradicts itself is
-reported as broken, never as fine.
-"""
+"""What each report says of a verify document, said once."""
 
 from __future__ import annotations
 
@@ -10,8 +6,7 @@ import re
 from collections import Counter
 from typing import Any
 
-from utfproof.claims.theorems import ABSENT, CHECKED, SOUND
-from utfproof.errors import MalformedInput
+from utfproof.claims.theorems import ABSENT, CHECKED
 
 _UNPRINTABLE = re.compile(
     "[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff\ufdd0-\ufdef\ufffe\uffff]"
@@ -42,68 +37,13 @@ NOTIONS = {
 
 CAUTION = "“Not universal by matching” does not mean “not universal”."
 
-FIELDS = (
-    "id",
-    "section",
-    "place",
-    "statement",
-    "category",
-    "notion",
-    "targets",
-    "scope",
-    "recorded",
-    "verdict",
-    "cause",
-    "grid_note",
-    "agrees",
-    "problems",
-    "evidence",
-    "basis",
-    "proof",
-    "theorems",
-    "theorems_lack",
-    "sentence",
-    "figures",
-    "smallest",
-    "counterexample",
-    "instances",
-    "seconds",
-)
-"""What every claim of a verify document has."""
-
-
-def claims_of(document: dict[str, Any]) -> list[dict[str, Any]]:
-    """The document's claims. MalformedInput where a field is missing, naming it."""
-    claims = document.get("claims")
-    if not isinstance(claims, list):
-        raise MalformedInput("the verify document has no list of claims; make one with utfproof verify --json")
-    for number, claim in enumerate(claims):
-        missing = [field for field in FIELDS if field not in claim]
-        if missing:
-            name = claim.get("id", f"number {number}")
-            raise MalformedInput(f"claim {name} of the verify document lacks {', '.join(missing)}")
-    return claims
-
-
-def theorem_names(claim: dict[str, Any]) -> list[str]:
-    """The theorems behind a claim in one line that does not depend on what was compiled here, and what of it they prove; those
-    that do not stand as they should, as `theorem_lines` has them."""
-    sound = [str(theorem["name"]) for theorem in claim["theorems"] if theorem["status"] in SOUND]
-    part = _part(claim)
-    broken = {**claim, "theorems": [t for t in claim["theorems"] if t["status"] not in SOUND]}
-    return [*([f"for all sizes: {part}{', '.join(sound)}"] if sound else []), *theorem_lines(broken)]
-
-
-def _part(claim: dict[str, Any]) -> str:
-    return f"in part (missing: {claim['theorems_lack']}): " if claim["theorems_lack"] else ""
-
 
 def theorem_lines(claim: dict[str, Any]) -> list[str]:
     """The theorems behind a claim, a line for each way in which they stand here, and what of the claim they do not prove."""
     names: dict[str, list[str]] = {}
     for theorem in claim["theorems"]:
         names.setdefault(str(theorem["status"]), []).append(str(theorem["name"]))
-    part = _part(claim)
+    part = f"in part (missing: {claim['theorems_lack']}): " if claim["theorems_lack"] else ""
     lines = []
     for status, members in names.items():
         listed = ", ".join(members)
@@ -114,46 +54,16 @@ def theorem_lines(claim: dict[str, Any]) -> list[str]:
     return lines
 
 
-def machine_checked(claim: dict[str, Any]) -> bool:
-    """Whether every theorem behind a claim, one at least, is compiled here and rests on no axiom but those allowed."""
-    return bool(claim["theorems"]) and all(theorem["status"] in CHECKED for theorem in claim["theorems"])
-
-
-def problems_of(claim: dict[str, Any]) -> list[str]:
-    """Why this claim is not as recorded, a line each; empty when it is."""
-    problems = [str(problem) for problem in claim["problems"]]
-    named = any(str(claim["recorded"]) in line for line in problems)
-    if claim["verdict"] != claim["recorded"] and claim["grid_note"] is None and not named:
-        problems.append(f"the verdict is {claim['verdict']!r}, recorded is {claim['recorded']!r}")
-    for theorem in claim["theorems"]:
-        named = any(str(theorem["name"]) in line for line in problems)
-        if theorem["status"] not in SOUND and not named:
-            problems.append(f"theorem {theorem['name']}: {theorem['status']}")
-    if claim["agrees"] is not True and not problems:
-        problems.append("the run says that this claim does not agree with its record, and gives no reason")
-    return problems
-
-
-def broken_claims(document: dict[str, Any]) -> list[dict[str, Any]]:
-    """The claims that are not as recorded."""
-    return [claim for claim in claims_of(document) if problems_of(claim)]
-
-
-def as_recorded(document: dict[str, Any]) -> bool:
-    """Whether everything that was examined is as recorded, by the document's own word and by each claim."""
-    return document.get("holds") is True and not broken_claims(document)
-
-
 def verdict_counts(document: dict[str, Any]) -> dict[str, int]:
     """Number of claims of each computed verdict: the known ones in their order, then any other."""
-    counts = Counter(str(claim["verdict"]) for claim in claims_of(document))
+    counts = Counter(str(claim["verdict"]) for claim in document["claims"])
     return {name: counts.pop(name, 0) for name in VERDICTS} | dict(counts)
 
 
 def sections_of(document: dict[str, Any]) -> dict[str, list[dict[str, Any]]]:
     """Claims by section, sections in the order in which they first occur."""
     sections: dict[str, list[dict[str, Any]]] = {}
-    for claim in claims_of(document):
+    for claim in document["claims"]:
         sections.setdefault(str(claim["section"]), []).append(claim)
     return sections
 
@@ -179,31 +89,21 @@ def counted(number: int, noun: str) -> str:
 def summary(document: dict[str, Any]) -> list[str]:
     """How many claims and their verdicts; whether all are as recorded, and how many have theorems; how many are
     proved, checked and cited; the grid: a line each."""
-    claims = claims_of(document)
+    claims = document["claims"]
     verdicts = ", ".join(f"{count} {plain(name)}" for name, count in verdict_counts(document).items() if count)
-    broken = broken_claims(document)
-    if broken:
-        state = f"{len(broken)} NOT as recorded"
-    elif as_recorded(document):
-        state = "all as recorded"
-    else:
-        state = "the run as a whole is NOT as recorded"
+    broken = sum(bool(claim["problems"]) for claim in claims)
+    state = f"{broken} NOT as recorded" if broken else "all as recorded"
     listed = f": {verdicts}" if verdicts else ""
-    failing = [claim for claim in claims if claim["verdict"] == VERDICTS[2]]
+    failing = [claim for claim in claims if claim["verdict"] == "fails as printed"]
     if failing:
         listed += f" ({counted(len(by_cause(failing)), 'cause')})"
+    basis = Counter(str(claim["basis"]) for claim in claims)
     return [
         f"{counted(len(claims), 'claim')}{listed}",
         f"{state}{_theorems(claims)}",
-        ", ".join(f"{count} {name}" for name, count in basis_counts(claims).items()),
+        ", ".join(f"{basis[name]} {name}" for name in ("proved", "checked", "cited")),
         f"grid {plain(document.get('grid', ''))}{_notes(claims)}",
     ]
-
-
-def basis_counts(claims: list[dict[str, Any]]) -> dict[str, int]:
-    """Number of claims that are proved in Coq here, checked by computing, and cited from written proofs."""
-    counts = Counter(str(claim["basis"]) for claim in claims)
-    return {name: counts[name] for name in ("proved", "checked", "cited")}
 
 
 def _notes(claims: list[dict[str, Any]]) -> str:

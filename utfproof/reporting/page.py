@@ -15,12 +15,8 @@ from utfproof.reporting.document import (
     CAUTION,
     NOTIONS,
     VERDICTS,
-    as_recorded,
-    broken_claims,
-    claims_of,
     figure_text,
     plain,
-    problems_of,
     sections_of,
     summary,
     theorem_lines,
@@ -67,10 +63,7 @@ def render(template: str, **context: Any) -> str:
 
 
 def html_page(document: dict[str, Any]) -> str:
-    """The claims of a verify document on one page that can be searched and filtered.
-
-    MalformedInput for a document that lacks a field.
-    """
+    """The claims of a verify document on one page that can be searched and filtered."""
     certificates = {
         digest: json.dumps(content, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
         for digest, content in (document.get("certificates") or {}).items()
@@ -80,12 +73,11 @@ def html_page(document: dict[str, Any]) -> str:
         "claims.html",
         document=document,
         summary=summary(document),
-        fine=as_recorded(document),
-        broken=broken_claims(document),
+        fine=document["holds"],
+        broken=[claim for claim in document["claims"] if claim["problems"]],
         counts=verdict_counts(document),
         sections=sections_of(document),
         choices=choices(document),
-        problems_of=problems_of,
         theorem_lines=theorem_lines,
         notions=NOTIONS,
         caution=CAUTION,
@@ -96,7 +88,7 @@ def html_page(document: dict[str, Any]) -> str:
 
 def choices(document: dict[str, Any]) -> dict[str, list[str]]:
     """Values that claims can be filtered by."""
-    claims = claims_of(document)
+    claims = document["claims"]
     found = {str(claim["notion"] or "none") for claim in claims}
     return {
         "verdict": [name for name in VERDICTS if any(claim["verdict"] == name for claim in claims)],

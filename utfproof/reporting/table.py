@@ -5,19 +5,14 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
-from utfproof.claims.theorems import BROKEN as UNSOUND
-from utfproof.claims.theorems import BUILT, STATED
 from utfproof.reporting.document import (
     VERDICTS,
-    as_recorded,
     by_cause,
-    claims_of,
     counted,
     plain,
-    problems_of,
     sections_of,
     summary,
-    theorem_names,
+    theorem_lines,
     verdict_counts,
 )
 
@@ -36,18 +31,17 @@ SHORT = {"holds after repair": "after repair", "fails as printed": "fails"}
 
 def summary_lines(document: dict[str, Any]) -> list[Text]:
     """How many claims, their verdicts and whether all are as recorded; red where they are not."""
-    style = "bold" if as_recorded(document) else BROKEN
+    style = "bold" if document["holds"] else BROKEN
     return [_text(line, style) for line in summary(document)]
 
 
 def problem_lines(document: dict[str, Any]) -> list[Text]:
     """A heading for each claim that is not as recorded, then its problems, a line each."""
     lines = []
-    for claim in claims_of(document):
-        problems = problems_of(claim)
-        if problems:
+    for claim in document["claims"]:
+        if claim["problems"]:
             lines.append(_text(f"{claim['id']}: not as recorded", BROKEN))
-            lines += [_text(f"  - {problem}") for problem in problems]
+            lines += [_text(f"  - {problem}") for problem in claim["problems"]]
     return lines
 
 
@@ -71,7 +65,7 @@ def exception_lines(document: dict[str, Any]) -> list[tuple[str, str]]:
     """What fails as printed, by cause, and what is open: a line each with the smallest counterexample; text and style."""
     lines: list[tuple[str, str]] = []
     for verdict in VERDICTS[2:]:
-        claims = [claim for claim in claims_of(document) if claim["verdict"] == verdict]
+        claims = [claim for claim in document["claims"] if claim["verdict"] == verdict]
         if verdict == VERDICTS[2]:
             causes = by_cause(claims)
             heading = f"{verdict}: {counted(len(causes), 'cause')}, {counted(len(claims), 'claim')}"
@@ -104,11 +98,10 @@ def print_summary(document: dict[str, Any], console: Console) -> None:
 
 
 def print_claims(document: dict[str, Any], console: Console) -> None:
-    """Every claim with its statement and evidence, the problems of broken claims, then the summary line.
-    Raises MalformedInput for a document without its fields."""
+    """Every claim with its statement and evidence, the problems of broken claims, then the summary lines."""
     from rich.padding import Padding
 
-    for claim in claims_of(document):
+    for claim in document["claims"]:
         head, *details = claim_lines(claim)
         console.print(head, overflow="fold")
         for line in details:
@@ -126,14 +119,12 @@ def claim_lines(claim: dict[str, Any]) -> list[Text]:
         [
             _text(claim["id"], "bold"),
             _text(claim["verdict"], STYLES.get(str(claim["verdict"]), "bold")),
-            *([_text("BROKEN", BROKEN)] if problems_of(claim) else []),
+            *([_text("BROKEN", BROKEN)] if claim["problems"] else []),
         ]
     )
     places = (("", "notion"), ("holds at ", "smallest"), ("fails at ", "counterexample"), ("", "grid_note"))
     known = "; ".join(f"{words}{plain(claim[name])}" for words, name in places if claim[name])
-    theorems = theorem_names(claim)  # they say more than the name of the evidence does
-    kinds = [str(kind) for kind in claim["evidence"] if not theorems or kind not in (BUILT, STATED, UNSOUND)]
-    shown = [known, ", ".join(kinds), *theorems]
+    shown = [known, ", ".join(map(str, claim["evidence"])), *theorem_lines(claim)]
     return [head, _text(claim["statement"]), *(_text(line, "dim") for line in shown if line)]
 
 
