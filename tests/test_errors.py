@@ -351,7 +351,7 @@ def test_no_permission(nobody, capsys, name, words):
 
 def test_a_sweeps_folder_that_may_not_be_written(nobody):
     """It is there already, so making it is no trial."""
-    with pytest.raises(MalformedInput, match="cannot make folder"), Folder(nobody).opened("s", "c"):
+    with pytest.raises(MalformedInput, match="no permission"), Folder(nobody).opened("s", "c"):
         pass
 
 

@@ -90,30 +90,6 @@ def test_a_target_of_an_earlier_refutation_goes(place, capsys):
     assert beside.exists()
 
 
-def test_files_appear_together_or_not_at_all(tmp_path):
-    (tmp_path / "a").write_text("old")
-
-    def write(fail):
-        with files.together():
-            files.write_bytes(tmp_path / "a", b"new")
-            files.write_bytes(tmp_path / "b", b"new")
-            assert (tmp_path / "a").read_text() == "old"
-            if fail:
-                raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        write(True)
-    assert content(tmp_path) == {"a": b"old"}
-    write(False)
-    assert content(tmp_path) == {"a": b"new", "b": b"new"}
-    (tmp_path / "b").unlink()
-    (tmp_path / "b").mkdir()
-    (tmp_path / "a").write_text("old")
-    with pytest.raises(MalformedInput, match="it is a folder"):
-        write(False)
-    assert content(tmp_path) == {"a": b"old", "b": None}
-
-
 def _write_half(path, fault):
     with files.atomic_file(path) as stream:
         stream.write(b"half")

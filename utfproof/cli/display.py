@@ -9,9 +9,8 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
-from utfproof.cli.output import plain
+from utfproof.cli.output import console, plain
 from utfproof.errors import MalformedInput, choose
-from utfproof.ground.console import console
 from utfproof.ground.progress import Stage, listening
 
 MODES = ("auto", "plain", "none")

@@ -11,8 +11,8 @@ import typer
 
 from utfproof.errors import MalformedInput, choose
 from utfproof.ground.laws import DTYPES, LAWS, check_seed
+from utfproof.ground.processes import check_parallel
 from utfproof.ground.resources import parse_bytes
-from utfproof.ground.threads import check_parallel
 from utfproof.shapes import Shape, positive_integer
 
 Check = Callable[[str, Any], Any]

@@ -10,7 +10,17 @@ import sys
 from typing import Any
 
 from utfproof.cli.outcome import Outcome
-from utfproof.ground.console import console
+
+NARROWEST = 40
+"""Columns of a table. A terminal that is narrower, or whose COLUMNS is 0, breaks its lines."""
+
+
+def console(*, least: int = NARROWEST, **options: Any) -> Any:
+    """A console without highlighting; `options` as of `rich.console.Console`."""
+    from rich.console import Console
+
+    found = Console(highlight=False, **options)
+    return found if found.width >= least else Console(highlight=False, width=least, **options)
 
 
 def plain(text: str) -> str:

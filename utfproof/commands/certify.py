@@ -22,7 +22,7 @@ from utfproof.cli.options import (
 from utfproof.cli.outcome import Outcome
 from utfproof.constructions import construction as named
 from utfproof.errors import MalformedInput
-from utfproof.ground.files import require_writable, together
+from utfproof.ground.files import require_writable
 from utfproof.ground.notions import Notion
 from utfproof.shapes import matching_dimension
 
@@ -110,8 +110,7 @@ def report(found: Certificate, output: Path, subject: str) -> Outcome:
     """Write a certificate and say what it decides."""
     from utfproof.certificates.format import shape_of
 
-    with together():
-        written = found.write(output)
+    written = found.write(output)
     shape, dimensions = found.document["shape"], shape_of(found.document)
     notion, targets = Notion(found.document["claim"]["notion"]), found.document["claim"]["targets"]
     verdict = f"{'' if found.universal else 'not '}universal {notion.sense}"

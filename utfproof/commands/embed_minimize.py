@@ -13,7 +13,7 @@ from utfproof.cli import questions as options
 from utfproof.cli.outcome import Outcome
 from utfproof.commands import readings
 from utfproof.errors import MalformedInput, Refuted
-from utfproof.ground.files import require_writable, together
+from utfproof.ground.files import require_writable
 from utfproof.ground.progress import stage
 from utfproof.systems import Target, Universal
 
@@ -70,10 +70,9 @@ def minimize(asked: Asked, model: Target | Reading) -> Outcome:
         found.rows.update(readings.comparison_rows(model, agreement, asked.tolerance))
         code = readings.agreement_code(model, asked.within is not None or agreement.decided(asked.tolerance))
         facts |= model_facts(model, model.kernel)
-    with together():
-        write_host(asked.host, found.host)
-        about = {"host": asked.host.name, HOST_DIGEST: _digest(found.host), **shape_facts(found.host)}
-        write_embedding(asked.output, found.E, {**about, **facts})
+    write_host(asked.host, found.host)
+    about = {"host": asked.host.name, HOST_DIGEST: _digest(found.host), **shape_facts(found.host)}
+    write_embedding(asked.output, found.E, {**about, **facts})
     files = {"host file": str(asked.host), "embedding": str(asked.output)}
     document = {**found.document, "files": list(files.values())}
     return Outcome(document, "embed --minimize", {**found.rows, **files}, code)

@@ -20,7 +20,6 @@ from utfproof.cli.options import (
 )
 from utfproof.cli.outcome import Outcome
 from utfproof.errors import MalformedInput
-from utfproof.ground.files import together
 from utfproof.shapes import decimal
 from utfproof.systems import Universal
 
@@ -90,8 +89,7 @@ def export(
         raise MalformedInput(f"matrices from outside cannot be exported; choose {', '.join(most)} or {last}")
     limits = read_limits(facts, tokens)
     sizes: dict[str, Any] = {"vocabulary": tokens, "positions": rows, "max_memory": limit}
-    with together():
-        write_module(output, machine, E, kernel, limits=limits, ids=ids, **sizes)
+    write_module(output, machine, E, kernel, limits=limits, ids=ids, **sizes)
     paths = [str(path) for path in written]
     document: dict[str, Any] = {
         "shape": machine.shape.document(machine.m),

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 from utfproof.cli.command import command
 from utfproof.cli.options import Residual, option, written
 from utfproof.cli.outcome import Outcome
+from utfproof.cli.output import console
 from utfproof.errors import MalformedInput
-from utfproof.ground.console import console
 from utfproof.ground.files import make_folder
 from utfproof.ground.notions import Notion
 from utfproof.ground.progress import stage

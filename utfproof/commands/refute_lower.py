@@ -11,7 +11,7 @@ from utfproof.cli.options import Layers, MaxMemory, argument, option, written
 from utfproof.cli.outcome import Outcome
 from utfproof.commands.certify import require_json
 from utfproof.errors import MalformedInput
-from utfproof.ground.files import require_writable, together
+from utfproof.ground.files import require_writable
 from utfproof.shapes import positive_integer
 
 if TYPE_CHECKING:
@@ -57,11 +57,10 @@ def refute_lower(
     values = read_shared_host(host, layers=layers, d_in=d_in, head_dim=head_dim, max_memory=max_memory)
     found = refute_shared(values)
     files = []
-    with together():
-        if found.target is not None:
-            write_target(beside, found.target, dtype="int8")
-            files.append(str(beside))
-        files += [str(path) for path in found.certificate.write(output)]
+    if found.target is not None:
+        write_target(beside, found.target, dtype="int8")
+        files.append(str(beside))
+    files += [str(path) for path in found.certificate.write(output)]
     if target is None and found.target is None:
         options.remove_earlier_target(beside)
     return _outcome(values, found, files, f"refute-lower {host}")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from pathlib import Path
@@ -13,11 +12,11 @@ from utfproof.claims.grid import DEFAULT_GRID, Grid
 from utfproof.cli.command import command
 from utfproof.cli.options import argument, option, parallel, written
 from utfproof.cli.outcome import Outcome
+from utfproof.cli.output import console
 from utfproof.cli.questions import refuse_given
 from utfproof.errors import MalformedInput, Refuted
-from utfproof.ground.console import console
-from utfproof.ground.files import together, write_bytes
-from utfproof.ground.processes import worker_pool
+from utfproof.ground.files import write_bytes
+from utfproof.ground.processes import cores, worker_pool
 from utfproof.ground.progress import stage
 
 if TYPE_CHECKING:
@@ -73,13 +72,12 @@ def verify(
         listed = [{"id": entry.id, "recorded": entry.verdict.value} for entry in chosen]
         return Outcome({"listed": listed}, text=lambda: print("\n".join(lines)))
     shapes = Grid.parse(grid)
-    count = _worker_count(workers, len(chosen))
+    count = min(workers or cores(), len(chosen))
     with stage("verify", len(chosen), unit="claims") as doing, _executor(count) as executor:
         document, outcomes = verify(chosen, shapes, executor=executor, keep=certificates, progress=doing.advance)
     found = {digest: data for outcome in outcomes for digest, data in outcome.certificates.items()}
     document["certificates"] = {digest: json.loads(data) for digest, data in sorted(found.items())}
-    with together():
-        _write_reports(document, junit, html, output)
+    _write_reports(document, junit, html, output)
     show = partial(_print_claims, document, full=full or len(chosen) <= SHOWN_IN_FULL)
     broken = [entry["id"] for entry in document["claims"] if not entry["agrees"]]
     failure = Refuted(f"not as recorded: {', '.join(broken)}") if broken else None
@@ -92,11 +90,6 @@ def _no_files(names: list[str]) -> list[str]:
         if name.endswith(".json"):
             raise MalformedInput(f"{name} is no claim; --json prints on standard output, -o {name} writes a file")
     return names
-
-
-def _worker_count(workers: int | None, jobs: int) -> int:
-    available = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return min(available if workers is None else workers, jobs)
 
 
 def _executor(count: int) -> AbstractContextManager[Executor | None]:

@@ -20,7 +20,6 @@ from utfproof.decision.verdict import (
 )
 from utfproof.errors import MalformedInput, ResourceLimit
 from utfproof.ground.arrays import exact
-from utfproof.ground.files import together
 from utfproof.ground.notions import Notion
 from utfproof.shapes import require_words
 from utfproof.systems import Target
@@ -85,17 +84,14 @@ def verdict(
 def write(found: Findings, output: Path, target: Path) -> Findings:
     """Write the certificate and the counterexample, both or neither; the findings with the files' names."""
     files: dict[str, str] = {}
-    with together():
-        if found.target is not None:
-            tied = found.tied is not None
-            write_target(
-                target, _as_float64(found.target) if tied else found.target, dtype="float64" if tied else "int8"
-            )
-            files["target"] = str(target)
-        if found.certificate is not None:
-            *sidecars, written = found.certificate.write(output)
-            files["certificate"] = str(written)
-            files |= {f"sidecar {i}": str(path) for i, path in enumerate(sidecars, start=1)}
+    if found.target is not None:
+        tied = found.tied is not None
+        write_target(target, _as_float64(found.target) if tied else found.target, dtype="float64" if tied else "int8")
+        files["target"] = str(target)
+    if found.certificate is not None:
+        *sidecars, written = found.certificate.write(output)
+        files["certificate"] = str(written)
+        files |= {f"sidecar {i}": str(path) for i, path in enumerate(sidecars, start=1)}
     return replace(found, files=files)
 
 

@@ -1,4 +1,4 @@
-"""Writing files so that a crash or Ctrl-C leaves nothing half-written: a temporary file beside the target, then rename."""
+"""Reading files that a user names, and writing files so that a crash or Ctrl-C leaves nothing half-written."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ import secrets
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
-from contextvars import ContextVar
 from pathlib import Path
 from typing import IO, Any
 
@@ -23,43 +22,39 @@ _DEVICE_FAILED = {
 """The name was right, and the disk would not take the data."""
 
 
+# --- writing ----------------------------------------------------------------------------------------------------
+
+
 def require_writable(*paths: Path | str | None) -> None:
     """MalformedInput, before any work, for files that could not be written: no folder, a folder itself, no permission.
 
     None stands for an output that nobody asked for.
     """
     for given in paths:
-        if given is None:
-            continue
-        try:
-            path = _place(given)
-        except OSError as error:  # a name that is too long, a loop of links
-            raise MalformedInput(f"cannot write {given}: {error.strerror or error}") from error
-        if not _allowed(path.parent, os.W_OK | os.X_OK):
+        if given is not None and not _allowed((path := _place(given)).parent, os.W_OK | os.X_OK):
             raise MalformedInput(f"cannot write {path}: no permission in folder {path.parent}")
 
 
-def _allowed(path: Path, mode: int) -> bool:
+def _allowed(path: Path | str, mode: int) -> bool:
     return os.access(path, mode, effective_ids=os.access in os.supports_effective_ids)
 
 
 def _place(given: Path | str) -> Path:
     """Where a file would be written: a link's target; MalformedInput where nothing can be."""
-    path = Path(given)
-    if not path.name:  # "" and "."
+    if not Path(given).name:  # "" and "."
         raise MalformedInput(f"cannot write {str(given)!r}: name a file")
-    if path.is_symlink():  # it stays one: its target is replaced
-        path = Path(os.path.realpath(path))
-        if path.is_symlink():
-            raise MalformedInput(f"cannot write {given}: the link leads to itself")
-    if path.is_dir():
-        raise MalformedInput(f"cannot write {path}: it is a folder; name a file")
-    if path.exists() and not path.is_file():
-        raise MalformedInput(f"cannot write {path}: it is a device or a pipe; name a file")
-    if not path.parent.is_dir():
-        raise MalformedInput(f"cannot write {path}: folder {path.parent} does not exist")
-    if path.exists() and not _allowed(path, os.W_OK):
-        raise MalformedInput(f"cannot write {path}: it is there and may not be changed")
+    try:
+        path = Path(given).resolve() if Path(given).is_symlink() else Path(given)  # a link stays one
+        if path.is_dir():
+            raise MalformedInput(f"cannot write {path}: it is a folder; name a file")
+        if path.exists() and not path.is_file():
+            raise MalformedInput(f"cannot write {path}: it is a device or a pipe; name a file")
+        if not path.parent.is_dir():
+            raise MalformedInput(f"cannot write {path}: folder {path.parent} does not exist")
+        if path.exists() and not _allowed(path, os.W_OK):
+            raise MalformedInput(f"cannot write {path}: it is there and may not be changed")
+    except (OSError, RuntimeError) as error:  # a name that is too long, a loop of links
+        raise MalformedInput(f"cannot write {given}: {getattr(error, 'strerror', None) or error}") from error
     return path
 
 
@@ -69,50 +64,19 @@ def atomic_file(path: Path | str) -> Iterator[IO[bytes]]:
 
     MalformedInput for a path that cannot be written, OutputFailed where the disk does not take the data.
     """
+    place = _place(path)
+    # named before it is made: an interrupt finds it wherever it comes
+    temporary = place.parent / f".{os.fsdecode(os.fsencode(place.name)[:100])}.{secrets.token_hex(6)}"
     try:
-        place = _place(path)
-        # named before it is made: an interrupt finds it wherever it comes
-        temporary = place.parent / f".{os.fsdecode(os.fsencode(place.name)[:100])}.{secrets.token_hex(6)}"
-        waiting = _waiting.get()
-        if waiting is not None:
-            waiting.append((temporary, place))
         try:
             with temporary.open("xb") as stream:
                 yield stream
-            if waiting is None:
-                temporary.replace(place)
+            temporary.replace(place)
         finally:
-            if waiting is None:
-                temporary.unlink(missing_ok=True)
-    except OSError as error:
-        raise _failure(path, error) from error
-
-
-_waiting: ContextVar[list[tuple[Path, Path]] | None] = ContextVar("waiting", default=None)
-"""Files of a block that appear together: temporary name and place."""
-
-
-@contextmanager
-def together() -> Iterator[None]:
-    """The files written in this block appear when it ends well: all of them, or none. Errors as of `atomic_file`."""
-    files: list[tuple[Path, Path]] = []
-    token = _waiting.set(files)
-    try:
-        yield
-        for temporary, place in files:
-            try:
-                temporary.replace(place)
-            except OSError as error:
-                raise _failure(place, error) from error
-    finally:
-        _waiting.reset(token)
-        for temporary, _ in files:
             temporary.unlink(missing_ok=True)
-
-
-def _failure(path: Path | str, error: OSError) -> MalformedInput | OutputFailed:
-    kind = OutputFailed if error.errno in _DEVICE_FAILED else MalformedInput
-    return kind(f"cannot write {path}: {error.strerror or error}")
+    except OSError as error:
+        kind = OutputFailed if error.errno in _DEVICE_FAILED else MalformedInput
+        raise kind(f"cannot write {path}: {error.strerror or error}") from error
 
 
 def write_bytes(path: Path | str, data: bytes) -> None:
@@ -126,57 +90,15 @@ def write_json(path: Path | str, document: Any) -> None:
     write_bytes(path, (json.dumps(document, indent=1, sort_keys=True, allow_nan=False) + "\n").encode())
 
 
-def require_folder(place: Path | str) -> None:
-    """MalformedInput, before any work, where `make_folder` would fail or nothing could be written into the folder."""
-    path = Path(place).absolute()
-    near = next(folder for folder in (path, *path.parents) if folder.exists() or folder.is_symlink())
-    if not near.is_dir():
-        raise MalformedInput(f"cannot make folder {place}: {near} is no folder")
-    if not _allowed(near, os.W_OK | os.X_OK):
-        raise MalformedInput(f"cannot write into folder {place}: no permission in {near}")
-
-
 def make_folder(place: Path | str, *, parents: bool = False) -> None:
-    """Make a folder where there is none (parents: and those above it); MalformedInput where that cannot be."""
+    """Make a folder where there is none (parents: and those above it); MalformedInput where that cannot be, or nothing could
+    be written into it."""
     try:
         Path(place).mkdir(parents=parents, exist_ok=True)
     except OSError as error:
         raise MalformedInput(f"cannot make folder {place}: {error.strerror or error}") from error
-
-
-def read_json(path: Path | str) -> Any:
-    """The document of a JSON file, or MalformedInput saying why there is none; a repeated key is refused."""
-    return _parse(read_bytes(path), str(path))
-
-
-def read_json_lines(path: Path | str) -> list[tuple[str, Any]]:
-    """(source, document) of each line of a JSON Lines file; source: file and line. Errors as of `read_json`."""
-    lines = ((f"{path}, line {number}", line) for number, line in enumerate(read_bytes(path).splitlines(), 1))
-    return [(source, _parse(line, source)) for source, line in lines]
-
-
-def _parse(data: bytes, source: str) -> Any:
-    def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        if len(found := dict(pairs)) < len(pairs):
-            names = [name for name, _ in pairs]
-            raise ValueError(f"key {next(name for name in names if names.count(name) > 1)!r} is repeated")
-        return found
-
-    try:
-        document = json.loads(data, object_pairs_hook=unique)
-        require_text(document, data)
-    except (ValueError, RecursionError) as error:
-        raise MalformedInput(f"{source} is no JSON: {error}") from None
-    return document
-
-
-def require_text(document: Any, data: bytes) -> None:
-    """ValueError for half of a character: JSON can escape a lone surrogate, but nothing can write it."""
-    if b"\\ud" in data.lower():
-        try:
-            json.dumps(document, ensure_ascii=False).encode()
-        except UnicodeEncodeError as error:
-            raise ValueError(f"it holds half of a character, \\u{ord(error.object[error.start]):04x}") from None
+    if not _allowed(place, os.W_OK | os.X_OK):
+        raise MalformedInput(f"cannot write into folder {place}: no permission")
 
 
 def require_alone(stream: IO[bytes], busy: str) -> None:
@@ -190,6 +112,9 @@ def require_alone(stream: IO[bytes], busy: str) -> None:
         fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:
         raise MalformedInput(busy) from None
+
+
+# --- reading ----------------------------------------------------------------------------------------------------
 
 
 def require_regular(path: Path | str) -> int:
@@ -211,6 +136,16 @@ def read_bytes(path: Path | str) -> bytes:
         return Path(path).read_bytes()
     except OSError as error:
         raise MalformedInput(f"cannot read {path}: {error.strerror or error}") from error
+
+
+def read_json(path: Path | str) -> Any:
+    """The document of a JSON file, or MalformedInput saying why there is none."""
+    try:
+        return json.loads(read_bytes(path))
+    except (ValueError, RecursionError) as error:
+        if isinstance(error, MalformedInput):
+            raise
+        raise MalformedInput(f"{path} is no JSON: {error}") from None
 
 
 def json_files(folder: Path | str, suffix: str = ".json") -> list[Path]:

@@ -1,4 +1,4 @@
-"""Worker processes: how many threads their linear algebra takes, that Ctrl-C is the parent's to handle, and their end."""
+"""Threads of linear algebra, and worker processes: Ctrl-C is the parent's to handle, and their end."""
 
 from __future__ import annotations
 
@@ -7,10 +7,11 @@ import signal
 import tempfile
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-from utfproof.errors import ResourceLimit
+from utfproof.errors import MalformedInput, ResourceLimit
 
 if TYPE_CHECKING:
     from concurrent.futures import ProcessPoolExecutor
@@ -23,6 +24,34 @@ THREAD_VARIABLES = (
     "VECLIB_MAXIMUM_THREADS",
     "NUMEXPR_NUM_THREADS",
 )
+
+
+MOST = 1024
+"""Threads or processes: far beyond the cores of any machine, BLAS libraries run out of memory, or say nothing."""
+_QUOTA = Path("/sys/fs/cgroup/cpu.max")
+
+
+def wait_passively() -> None:
+    """Idle threads of linear algebra sleep rather than spin; called before anything loads a library of it."""
+    os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+    os.environ.setdefault("OPENBLAS_THREAD_TIMEOUT", "16")  # 2^16 cycles, some tens of microseconds
+
+
+def cores() -> int:
+    """Cores that this process may use: its affinity, and its control group's quota."""
+    found = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    with suppress(OSError, ValueError):
+        quota, period = _QUOTA.read_text().split()
+        if quota != "max":
+            found = min(found, max(1, int(quota) // int(period)))
+    return found
+
+
+def check_parallel(label: str, count: int) -> int:
+    """A number of threads or of processes; MalformedInput where no machine has so many."""
+    if isinstance(count, bool) or not isinstance(count, int) or not 1 <= count <= MOST:
+        raise MalformedInput(f"{label} must be an integer from 1 to {MOST}, got {count!r}")
+    return count
 
 
 @contextmanager

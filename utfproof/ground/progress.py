@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import Protocol, TypeVar
+from typing import Any, TypeVar
 
 T = TypeVar("T")
 LARGE = 3e8
@@ -43,21 +43,12 @@ class Stage:
             self.total = total
 
 
-class Listener(Protocol):
-    """Who shows stages. It may look at a stage's numbers whenever it likes."""
-
-    def begin(self, stage: Stage) -> None:
-        """A stage begins."""
-
-    def end(self, stage: Stage) -> None:
-        """It has ended, well or not."""
-
-
-_listener: ContextVar[Listener | None] = ContextVar("listener", default=None)
+_listener: ContextVar[Any] = ContextVar("listener", default=None)
+"""Who shows stages: begin(stage) and end(stage). It may look at a stage's numbers whenever it likes."""
 
 
 @contextmanager
-def listening(listener: Listener) -> Iterator[None]:
+def listening(listener: Any) -> Iterator[None]:
     """The stages of this block are shown by `listener`."""
     token = _listener.set(listener)
     try:

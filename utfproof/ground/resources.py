@@ -17,8 +17,6 @@ from utfproof.shapes import decimal
 
 LIBRARIES = 12 * 2**20
 """About what SciPy's linear algebra holds once it is loaded."""
-_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
-"""Of malloc.h."""
 _UNITS = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
 
 
@@ -33,11 +31,9 @@ def default_limit() -> int:
 
 def parse_bytes(text: str) -> int:
     """'512M', '4G', '4GiB', '123456' as bytes; MalformedInput otherwise."""
-    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([KMGT]?)(?:i?B)?\s*", text, flags=re.IGNORECASE)
+    match = re.fullmatch(r"\s*(\d{1,20}(?:\.\d{1,20})?)\s*([KMGT]?)(?:i?B)?\s*", text, flags=re.IGNORECASE)
     if match is None:
-        raise MalformedInput(f"memory limit {text!r} is not a size; write for example 512M or 4G")
-    if len(match.group(1)) > 20:
-        raise MalformedInput(f"memory limit {text[:20]}... is not a size of this world; write for example 512M or 4G")
+        raise MalformedInput(f"memory limit {text[:30]!r} is not a size; write for example 512M or 4G")
     return int(float(match.group(1)) * _UNITS[match.group(2).upper()])
 
 
@@ -51,17 +47,6 @@ def show_bytes(count: int) -> str:
             return f"{value:.0f} {unit}" if unit == "B" else f"{value:.1f} {unit}"
         value /= 1024
     raise AssertionError
-
-
-def keep_freed_memory() -> None:
-    """Have glibc keep what this process frees, blocks up to 32 MiB, instead of giving pages back and mapping them anew,
-    thousands a step of training. Other C libraries are left as they are."""
-    import ctypes
-
-    mallopt = getattr(ctypes.CDLL(None), "mallopt", None) if os.name == "posix" else None
-    if mallopt is not None:
-        for name, most in ((_M_MMAP_THRESHOLD, 32 * 2**20), (_M_TRIM_THRESHOLD, 2**31 - 1)):
-            mallopt(name, most)
 
 
 def held_memory() -> int:

@@ -19,7 +19,6 @@ from utfproof.errors import CannotCarry, MalformedInput, Undecided
 from utfproof.ground.arrays import Array, one_line
 from utfproof.ground.notions import Notion
 from utfproof.ground.progress import LARGE, stage
-from utfproof.ground.threads import chosen_threads
 from utfproof.shapes import Shape
 
 _ROUNDING = float(np.finfo(np.float64).eps)
@@ -108,8 +107,7 @@ class _LU:
     def __init__(self, matrix: np.ndarray) -> None:
         from scipy.linalg import lapack
 
-        with chosen_threads(len(matrix) ** 3 // 3):
-            self._factors, self._pivots, info = lapack.dgetrf(matrix.T, overwrite_a=True)
+        self._factors, self._pivots, info = lapack.dgetrf(matrix.T, overwrite_a=True)
         self.regular = info == 0
 
     def _solve(self, right: np.ndarray, trans: int) -> np.ndarray:
@@ -133,8 +131,7 @@ class _QR:
     def __init__(self, matrix: np.ndarray) -> None:
         import scipy.linalg
 
-        with chosen_threads(2 * matrix.size * matrix.shape[1]):
-            self._orthogonal, self.triangle = scipy.linalg.qr(matrix, mode="economic", overwrite_a=True)
+        self._orthogonal, self.triangle = scipy.linalg.qr(matrix, mode="economic", overwrite_a=True)
         self.regular = bool((np.diagonal(self.triangle) != 0).all())
 
     def _solve(self, right: np.ndarray, trans: str) -> np.ndarray:

@@ -15,8 +15,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from utfproof.errors import MalformedInput, UtfproofError, install
-from utfproof.ground.processes import THREAD_VARIABLES, interrupts_ignored, worker_folder
-from utfproof.ground.threads import check_parallel, cores
+from utfproof.ground.processes import THREAD_VARIABLES, check_parallel, cores, interrupts_ignored, worker_folder
 from utfproof.sweeps.jobs import Answer, SweepJob, one_line, run_job
 
 MAX_DEATHS = 3

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from utfproof.errors import MalformedInput, Refuted
-from utfproof.ground.files import make_folder, require_alone, require_folder
+from utfproof.ground.files import make_folder, require_alone
 from utfproof.training import checkpoint
 from utfproof.training.presets import Preset
 from utfproof.training.results import DEFAULT_FOLDER, RunResult, read_results, run_key, write_result
@@ -111,7 +111,7 @@ def _run_one(preset: Preset, seed: int, setting: RunSetting, progress: Callable[
         preset, seed, device=setting.device, dtype=setting.dtype, engine=setting.engine, max_memory=setting.max_memory
     )
     if setting.results is not None:
-        require_folder(setting.results)  # rather now than after the steps
+        make_folder(setting.results, parents=True)  # rather now than after the steps
     folder = setting.folder_of(preset, seed)
     identity = checkpoint.Identity(
         preset, seed, setting.device, setting.dtype, trainer.engine.name, setting.log_every, setting.evaluate_every

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from utfproof.errors import MalformedInput
 from utfproof.ground.arrays import require_device, whole_products
-from utfproof.ground.resources import keep_freed_memory
 from utfproof.training.model import TF32, build_model
 from utfproof.training.paths import PathEngine
 from utfproof.training.presets import Preset
@@ -74,7 +73,6 @@ class Trainer:
         import torch
 
         require_device(device)
-        keep_freed_memory()
         self.preset, self.seed, self.device, self.dtype = preset, seed, device, dtype
         self.task, self.scored_task = preset.make_task(), preset.make_task(scored=True)
         self.on_gpu = torch.device(device).type == "cuda"

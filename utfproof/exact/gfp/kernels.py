@@ -17,7 +17,6 @@ import numpy as np
 from utfproof.errors import MalformedInput
 from utfproof.exact.gfp import field
 from utfproof.ground.arrays import is_torch
-from utfproof.ground.threads import chosen_threads
 
 _SLAB = 1 << 21
 """Entries of product work space (16 MiB)."""
@@ -158,15 +157,13 @@ class NumpyKernels(Kernels):
         for start in range(0, rows, step):
             part = c[start : start + step]
             space = self._space[: part.size].reshape(part.shape)
-            with chosen_threads(space.size * len(b)):
-                np.matmul(a[start : start + step], b, space)
+            np.matmul(a[start : start + step], b, space)
             np.subtract(part, space, part)
 
     def product(self, a: np.ndarray, b: np.ndarray) -> np.ndarray:
         """a b modulo p, a new array."""
         if a.shape[1] <= self.length:
-            with chosen_threads(a.size * b.shape[1]):
-                out = np.matmul(a, b)
+            out = np.matmul(a, b)
             self.reduce(out)
             return out
         out = self.zeros(a.shape[0], b.shape[1])
