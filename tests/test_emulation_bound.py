@@ -21,7 +21,7 @@ from utfproof.constructions.random import random_host
 from utfproof.emulation import compare as compare_module
 from utfproof.emulation.bound import RIGOROUS, Inputs
 from utfproof.emulation.compare import CompareSetting, Comparison, EmulationReport, compare
-from utfproof.emulation.engines import BlockedMatrix, Engine
+from utfproof.emulation.engines import BlockedMatrix, Engine, ReadHost
 from utfproof.emulation.laws import TARGET_LAWS, draw_target
 from utfproof.errors import MalformedInput, SingularTarget
 from utfproof.ground.selection import SelectionMatrix
@@ -180,7 +180,7 @@ def change_runner(patch: pytest.MonkeyPatch, change: Any) -> None:
 
     def changed(self: Engine, *args: Any, **options: Any) -> None:
         plain(self, *args, **options)
-        self._runner = change(self._runner)
+        self._runner = change(self._runner) if self.read is None else ReadHost(change(self.host))
 
     patch.setattr(Engine, "__init__", changed)
 

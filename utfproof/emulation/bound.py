@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from utfproof.attention import KEY_BLOCK
-from utfproof.emulation.engines import READ_BLOCK
+from utfproof.emulation.engines import READ_BLOCK, ReadHost
 from utfproof.emulation.norms import block_norms, length, longest, spectral_norm
 from utfproof.ground.arrays import to_numpy
 from utfproof.ground.selection import SelectionMatrix
@@ -72,12 +72,6 @@ class Rule:
             return sum(parts)
         found = np.sqrt(sum(np.square(part) for part in parts))
         return found if isinstance(found, np.ndarray) else float(found)  # Python's numbers overflow in silence
-
-    def moved(self, errors: np.ndarray, matrix: Any) -> np.ndarray:
-        """Errors of entries [m] after an index map [m, k]."""
-        if self.rigorous:
-            return np.asarray((errors[None] @ matrix)[0])
-        return np.asarray(np.sqrt((np.square(errors)[None] @ matrix)[0]))
 
     @property
     def deviations(self) -> float:
@@ -284,44 +278,31 @@ def embedding_noise(E: np.ndarray | None, inputs: Inputs, rule: Rule, u: float, 
 
 
 def index_map_noise(
-    host: Universal, E: np.ndarray, inputs: Inputs, rule: Rule, u: float, tiny: float
+    read: ReadHost, E: np.ndarray, inputs: Inputs, rule: Rule, u: float, tiny: float
 ) -> dict[Reading, float]:
-    """Error of each reading of a {0,1} host, entry by entry."""
-    shape, n = host.shape, inputs.context
-    average, lost = rule.units(attention_terms(n), u), 2 * (n + 1) * tiny
-    embed, dropped = rule.units(shape.d_in, u), 2 * shape.d_in * tiny
-    sizes = np.minimum(inputs.one * np.abs(E).max(axis=0), inputs.two * length(E, 0))
-    errors = embed * sizes + dropped
-    out = {}
+    """Error of each reading of a {0,1} host, entry by entry, in either engine.
 
-    def read(matrix: Any, key: Reading) -> None:
-        added = rule.units(_added(matrix), u) * ((sizes + errors)[None] @ matrix)[0]
-        entries = rule.total(rule.moved(errors, matrix), added)
-        found = float(entries.max(initial=0.0)) if key == OUTPUT or not rule.rigorous else float(length(entries))
-        out[key] = rule.deviations * found + 2 * host.m * tiny * (1 if key == OUTPUT else sqrt(shape.head_dim))
-
+    A reading is a sum of coordinates, the ones of a column of S_0. An engine adds them before or after attention: on any way
+    from E to the reading there are fewer additions than ones.
+    """
+    shape, n, out = read.shape, inputs.context, {}
+    columns, rows = np.abs(E) @ read.columns, read.columns.shape[0]
+    ones = np.bincount(read.columns.coordinates()[1], minlength=read.columns.shape[1]).max(initial=1)
+    average, lost = rule.units(attention_terms(n), u), 4 * (n + 1 + rows) * tiny * ones
+    sizes = np.minimum(inputs.one * columns.max(axis=0), inputs.two * length(columns, 0))
+    errors = rule.units(shape.d_in + ones - 1, u) * sizes + 2 * (shape.d_in + rows) * tiny * ones
+    averaged = lost * (1 + columns.sum(axis=0))  # of the inputs, which may meet these columns afterwards
     for layer in range(shape.layers):
-        ways, moved, most = [], [], 0
-        if shape.residual:
-            ways.append(sizes)
-            moved.append(errors)
-        for head in range(shape.heads):
-            query, key, value = host.maps(layer, head)
-            read(query, (0, layer, head))
-            read(key, (1, layer, head))
-            size, error = sizes, rule.total(errors, average * (sizes + errors)) + lost
-            for matrix in value:
-                size, error, most = (size[None] @ matrix)[0], rule.moved(error, matrix), most + _added(matrix)
-            ways.append(size)
-            moved.append(error)
-        sizes = sum(ways)
-        errors = sum(moved) if rule.rigorous else rule.total(*moved)
-        added = rule.units(shape.letters - 1 + most, u) * (sizes + errors)
-        errors = rule.total(errors, added) + (shape.letters + most) * tiny
-    read(host.U, OUTPUT)
+        *readers, values = read.parts(layer)
+        for kind, parts in enumerate(readers):
+            for head, part in enumerate(parts):
+                found = length(errors[part]) if rule.rigorous else errors[part].max(initial=0.0)
+                out[(kind, layer, head)] = rule.deviations * float(found)
+        moved = rule.total(errors, average * (sizes + errors)) + averaged
+        ways = [errors[part] for part in values[: shape.residual]] + [moved[part] for part in values[shape.residual :]]
+        sizes = sum(sizes[part] for part in values)
+        errors = sum(ways) if rule.rigorous else rule.total(*ways)
+        added = rule.units(shape.letters - 1, u) * (sizes + errors)
+        errors, averaged = rule.total(errors, added) + shape.letters * tiny, lost
+    out[OUTPUT] = rule.deviations * float(errors.max(initial=0.0))
     return out
-
-
-def _added(matrix: SelectionMatrix) -> int:
-    """Additions of an index map's product: a column of one coordinate copies it."""
-    return max(int(np.bincount(matrix.coordinates()[1]).max(initial=1)) - 1, 0)

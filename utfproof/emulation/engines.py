@@ -5,7 +5,7 @@ Axis letters: n tokens, d head dimension, m embedding dimension.
 | engine | what is multiplied |
 |---|---|
 | m-wide | the dense matrices of the host, whatever they are |
-| index-map | gathers, for {0,1} hosts |
+| index-map | only the columns that later layers read, for {0,1} hosts |
 
 The host is the same function in both; rounding differs. Dense products that read the stream (R_Q, R_K, U) are summed in
 blocks, which keeps their rounding error small (docs/emulation.md).
@@ -16,13 +16,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
+from functools import reduce
+from operator import add
 from typing import Any
 
 import numpy as np
 
-from utfproof.attention import AttentionKernel, blocked_product
+from utfproof.attention import AttentionKernel, attend, blocked_product
 from utfproof.errors import MalformedInput
-from utfproof.ground.arrays import Array, is_torch, require_device, to_numpy, whole_products
+from utfproof.ground.arrays import Array, hstack, is_torch, require_device, to_numpy, whole_products
 from utfproof.ground.resources import require_memory
 from utfproof.ground.selection import SelectionMatrix
 from utfproof.matching import Embedder
@@ -171,6 +173,58 @@ def wide_host(host: Universal, place: Placement) -> Universal:
     )
 
 
+# --- index maps --------------------------------------------------------------------------------------------------
+
+
+class ReadHost:
+    """A {0,1} host that computes what later layers read, Z^l = X^l S_l, in place of the stream X^l after l layers.
+
+    S_L = U; S_{l-1} joins R_Q^{l,h} and R_K^{l,h} of all heads, S_l for a residual stream, and R_V^{l,h} S_l of all heads. So
+    the columns of Z^{l-1} are a layer's queries, keys and values themselves, and Z^l = sum_h A^{l,h} (values of h).
+
+    columns: S_0, an index map [m, k_0]. widths: k_0 ... k_L, the columns of each S_l. S_l is made here from the host's own maps
+    and not from R_all, so that a wrong R_all is noticed.
+    """
+
+    def __init__(self, host: Universal) -> None:
+        self.shape = host.shape
+        self.columns, self.widths = host.U, [host.U.shape[1]]
+        for layer in reversed(range(host.shape.layers)):
+            maps = [host.maps(layer, head) for head in range(host.shape.heads)]
+            moved = [reduce(lambda found, matrix: matrix @ found, reversed(h.value), self.columns) for h in maps]
+            stream = [self.columns] * host.shape.residual
+            self.columns = hstack([*(h.query for h in maps), *(h.key for h in maps), *stream, *moved])
+            self.widths.insert(0, self.columns.shape[1])
+
+    def parts(self, layer: int) -> tuple[list[slice], list[slice], list[slice]]:
+        """Columns of Z^layer: queries, keys and values by head; values begin with the stream's own where there is one."""
+        H, d, width = self.shape.heads, self.shape.head_dim, self.widths[layer + 1]
+        queries, keys = ([slice(at, at + d) for at in range(first, first + H * d, d)] for first in (0, H * d))
+        starts = range(2 * H * d, self.widths[layer], width)
+        return queries, keys, [slice(at, at + width) for at in starts]
+
+    def forward(self, x: Array, columns: Array, kernel: AttentionKernel) -> Array:
+        """UTF(X, E): x [n, d_in], columns = E S_0 [d_in, k_0] -> [n, d_out]. The first layer's values are (A X) (E S_0)."""
+        positions, residual = np.arange(x.shape[-2]), self.shape.residual
+        z = x @ columns[..., : self.parts(0)[2][residual].start]
+        for layer in range(self.shape.layers):
+            queries, keys, values = self.parts(layer)
+            terms = [z[..., part] for part in values[:residual]]
+            for head, part in enumerate(values[residual:]):
+                value = z[..., part] if layer else x
+                moved = attend(
+                    kernel, z[..., queries[head]], z[..., keys[head]], value, positions, layer=layer, head=head
+                )
+                terms.append(moved if layer else moved @ columns[..., part])
+            z = reduce(add, terms)
+        return z
+
+    def memory(self, context: int) -> int:
+        """Bytes of a run's widest layer, the first or the second."""
+        letters, heads = self.shape.letters, 2 * self.shape.heads * self.shape.head_dim
+        return 8 * (context * (heads + (letters + 2) * self.widths[1]) + _chunk(context))
+
+
 # --- one engine ---------------------------------------------------------------------------------------------------
 
 
@@ -221,8 +275,9 @@ class Engine:
         self.place = place or Placement()
         self.name = check_engine(self.host, name)
         self.place.probe()
-        self._runner = self.host
-        if self.name == "m-wide":
+        if self.name == "index-map":
+            self._runner: ReadHost | Universal = ReadHost(self.host)
+        else:
             require_memory(
                 copied_memory(self.host, self.place),
                 f"the dense host at {self.host.shape}, m = {self.host.m},",
@@ -230,25 +285,34 @@ class Engine:
             )
             self._runner = wide_host(self.host, self.place)
 
-    def prepare(self, E: np.ndarray) -> Any:
-        """An embedding E [d_in, m], placed."""
-        return self.place.array(E)
+    @property
+    def read(self) -> ReadHost | None:
+        """What is run of an index map."""
+        return self._runner if isinstance(self._runner, ReadHost) else None
 
-    def run(self, x: Array, E: Array, kernel: AttentionKernel) -> Array:
-        """UTF(X, E) for x [n, d_in] and E, both already placed."""
+    def held(self, E: np.ndarray) -> np.ndarray:
+        """What `prepare` places, in float64: E [d_in, m] rounded, or the columns of it that an index map reads."""
+        rounded = self.place.rounded(E)
+        return rounded if self.read is None else self.place.rounded(rounded @ self.read.columns)
+
+    def prepare(self, E: np.ndarray) -> Any:
+        """What `run` needs of an embedding E [d_in, m], placed."""
+        return self.place.array(self.held(E))
+
+    def run(self, x: Array, prepared: Array, kernel: AttentionKernel) -> Array:
+        """UTF(X, E) for x [n, d_in], already placed."""
         with self.place.strict():
-            return self._runner.forward(x, E, kernel)
+            return self._runner.forward(x, prepared, kernel)
 
     def memory(self, context: int) -> int:
-        """Bytes of the widest layer of a run, and of the embedding."""
-        return run_memory(self.host, context) + 8 * self.host.shape.d_in * self.host.m
-
-
-def run_memory(host: Universal, context: int) -> int:
-    """Bytes of an m-wide or index-map run's widest layer: streams of all heads (gathers take copies), a chunk of attention."""
-    copies = 3 if isinstance(host.U, SelectionMatrix) else 1
-    hidden = 0 if host.mlp is None else 4 * host.mlp.width
-    return 8 * (context * (hidden + host.m * (host.shape.heads * copies + host.shape.residual + 3)) + _chunk(context))
+        """Bytes of the widest layer of a run, and of the embedding: streams of all heads, a chunk of attention."""
+        host, shape = self.host, self.host.shape
+        embedding = 8 * shape.d_in * host.m
+        if self.read is not None:
+            return self.read.memory(context) + embedding
+        hidden = 0 if host.mlp is None else 4 * host.mlp.width
+        streams = context * (hidden + host.m * (shape.heads + shape.residual + 3))
+        return 8 * (streams + _chunk(context)) + embedding
 
 
 def _chunk(context: int) -> int:

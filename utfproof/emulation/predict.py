@@ -25,7 +25,7 @@ from utfproof.emulation.bound import (
     reading_blocks,
     readings,
 )
-from utfproof.emulation.engines import Engine
+from utfproof.emulation.engines import Engine, ReadHost
 from utfproof.emulation.norms import length, longest, spectral_norm
 from utfproof.emulation.observe import Observer
 from utfproof.emulation.propagation import Errors, RunSizes, TargetGains, propagated, target_gains
@@ -92,6 +92,11 @@ class Predictor:
         host = self.engine.host
         return None if isinstance(host.U, SelectionMatrix) else DenseModel(host, blocked=True)
 
+    @cached_property
+    def read(self) -> ReadHost:
+        """What is read of an index map."""
+        return self.engine.read or ReadHost(self.engine.host)
+
     def of(self, target: Target, E: np.ndarray) -> Prediction:
         """The bound of one target with its E [d_in, m]; float64 weights."""
         return Prediction(self, _in_float64(target), E)
@@ -139,7 +144,9 @@ class Prediction:
         """E R_all by reading, as the host is run with it."""
         if self.predictor.model is not None:
             return self._words[1]
-        return reading_blocks(np.asarray(self.held @ self.engine.embedder.columns), self.shape)
+        columns = np.asarray(self.held @ self.engine.embedder.columns)
+        # an index map is run with these very numbers, rounded
+        return reading_blocks(columns if self.engine.read is None else self.engine.place.rounded(columns), self.shape)
 
     # --- E R_all = W_all ---
 
@@ -186,7 +193,7 @@ class Prediction:
         u, tiny = engine.place.roundoff, engine.place.tiny
         model = self.predictor.model
         if model is None:
-            return index_map_noise(engine.host, self.held, inputs, rule, u, tiny)
+            return index_map_noise(self.predictor.read, self.held, inputs, rule, u, tiny)
         sizes = [inputs.met(stream) for stream in self._words[0]]
         begin = embedding_noise(self.held, inputs, rule, u, tiny)
         return model.noise(sizes, begin, rule, u, tiny, inputs.context)
