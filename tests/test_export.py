@@ -327,7 +327,7 @@ def test_metadata_that_contradict_are_malformed(two_hosts, changes, said, capsys
 
 
 def test_what_nobody_said_of_a_model_is_said_again(two_hosts, capsys):
-    with_metadata("other.safetensors", assumed="attention_dir, window_size")
+    with_metadata("other.safetensors", assumed="attention_dir, window")
     assert run(["export", "host1.safetensors", "other.safetensors", "-o", "h.py", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["assumed"].startswith("mask, window: nobody said it")
 

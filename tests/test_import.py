@@ -20,7 +20,6 @@ from utfproof.models import (
     random_sequences,
 )
 from utfproof.models.attention import attention_kernel
-from utfproof.models.settings import WHOLE
 from utfproof.weights import read_embedding, read_tensors
 
 pytestmark = pytest.mark.numerical
@@ -31,14 +30,12 @@ TRAINED = Path(__file__).parent / "data" / "induction.safetensors"
 CAUSAL = SoftmaxAttention(causal=True)
 KNOWN = {
     "attention_dir": "causal",
+    "window": "none",
     "attn_scores_soft_cap": "none",
     "output_logits_soft_cap": "-1.0",
     "normalization_type": "none",
     "positional_embedding_type": "standard",
     "use_attn_scale": "true",
-    "use_local_attn": "false",
-    **dict.fromkeys(WHOLE, "false"),
-    "attn_only": "true",
 }
 """Metadata that leave nothing open on which the outputs of a TransformerLens model depend."""
 

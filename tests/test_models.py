@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from safetensors.numpy import save_file
-from test_import import relative_difference, transformer_lens
+from test_import import KNOWN, relative_difference
 
 from utfproof.cli.app import run
 from utfproof.errors import CannotCarry, MalformedInput, ResourceLimit
@@ -17,13 +17,13 @@ from utfproof.models import (
     embed_model,
     from_model,
     from_parts,
-    import_model,
     make_module,
     read_kernel,
     write_kernel,
 )
 from utfproof.models.comparison import Comparison
-from utfproof.models.layouts import read_model, recognise, settings_of
+from utfproof.models.families import BUFFERS, read_arrays, recognise
+from utfproof.models.reading import Reading, scaled
 from utfproof.weights import TensorFile, read_tensors
 
 FILES = sorted((Path(__file__).parent / "data" / "models").glob("*.safetensors"))
@@ -38,25 +38,43 @@ def load(path):
 
 
 FROZEN = {name: (tensors, record) for path in FILES for name, tensors, record in load(path)}
-REFUSED = {
-    "parallel MLP": "it has MLPs",
-    **dict.fromkeys(("ALiBi", "ALiBi, six heads", "shortformer"), "positional_embedding_type.* not read; from_parts"),
-}
+UNKNOWN = ("ALiBi", "ALiBi, six heads", "shortformer", "ALiBi both ways", "capped outputs")
+"""Models that compute what `reading` leaves out."""
 READ = [
-    name
-    for name, (_, record) in FROZEN.items()
-    if not record["refused"] and not record["normalised"] and name.partition(": ")[2] not in REFUSED
+    name for name, (_, record) in FROZEN.items() if not record["refused"] and name.partition(": ")[2] not in UNKNOWN
 ]
 PLAIN = next(name for name in READ if name.endswith(": plain") and "W_pos" in "".join(FROZEN[name][0]))
 
 
-def reading(name, **changes):
-    """The model of this name, read from its tensors and configuration."""
+def reading(name):
+    """The matrices of this model by their names, with the attention that its configuration says."""
     tensors, record = FROZEN[name]
-    tables = (tensors["frozen.cos"], tensors["frozen.sin"]) if "frozen.cos" in tensors else None
+    config = record["config"]
     file = TensorFile(name, {n: a for n, a in tensors.items() if not n.startswith("frozen.")}, {}, {})
-    layout = recognise(file)
-    return read_model(layout, settings_of(file, layout, {**record["config"], **changes}), tables)
+    family = recognise(file)
+    arrays = read_arrays(file, family, config["n_heads"], BUFFERS)
+    bridge, (L, H, _, d) = family.title.endswith("(TransformerBridge)"), arrays["W_Q"].shape
+    causal, rotary = config["attention_dir"] == "causal", None
+    if config["positional_embedding_type"] == "rotary":
+        arrays["W_pos"] = arrays["W_pos"][:0]
+        if bridge:
+            rotary = Rotary(tensors["frozen.cos"], tensors["frozen.sin"], adjacent=True)
+        else:
+            cos, sin = (tensors[f"blocks.0.attn.rotary_{part}"].astype(float) for part in ("cos", "sin"))
+            adjacent = bool(config["rotary_adjacent_pairs"])
+            step = slice(0, None, 2) if adjacent else slice(cos.shape[1] // 2)
+            rotary = Rotary(cos[:, step], sin[:, step], adjacent)
+    scaled_ = bridge or config["use_attn_scale"]
+    factor = 1 / (config["attn_scale"] if config["attn_scale"] not in (None, -1) else d**0.5) if scaled_ else 1.0
+    cap = config.get("attn_scores_soft_cap")
+    kinds = config.get("attn_types") or ["local"] * L
+    by_layer = []
+    for kind in kinds:
+        window = config["window_size"] if causal and config["use_local_attn"] and kind == "local" else None
+        by_layer.append(LayerAttention(causal, window, cap if cap and cap > 0 else None, None, rotary))
+    factors = [factor / (i + 1 if config["scale_attn_by_inverse_layer_idx"] else 1) for i in range(L)]
+    found = scaled(arrays, np.array(factors)[:, None].repeat(H, 1))
+    return Reading(family.name, family.title, found, ModelAttention(tuple(by_layer)), stream=True)
 
 
 def error(model, name, kernel=None):
@@ -65,15 +83,8 @@ def error(model, name, kernel=None):
     return max(relative_difference(model.original(tokens, kernel), logits) for tokens, logits in pairs)
 
 
-@pytest.mark.parametrize("name", FROZEN)
-def test_a_librarys_model_is_read_and_embedded_or_refused_by_name(name):
-    record = FROZEN[name][1]
-    if name not in READ:
-        normalised = record["config"]["normalization_type"] is not None
-        reason = "normalises" if normalised else REFUSED.get(name.partition(": ")[2], record["refused"])
-        with pytest.raises(MalformedInput, match=reason):
-            reading(name)
-        return
+@pytest.mark.parametrize("name", READ)
+def test_a_librarys_model_is_read_and_embedded(name):
     found = reading(name)
     assert error(found, name) < 1e-9
     tokens, logits = (FROZEN[name][0][f"frozen.{part}"][0] for part in ("tokens", "logits"))
@@ -84,18 +95,12 @@ def test_a_librarys_model_is_read_and_embedded_or_refused_by_name(name):
     assert relative_difference(outputs, logits) < 1e-9
 
 
-CONTRADICTIONS = {
-    "attention_dir": "bidirectional",
-    "attn_scale": 7.0,
-    "attn_scores_soft_cap": 0.3,
-}
-
-
-@pytest.mark.parametrize("field", CONTRADICTIONS)
-def test_a_field_that_says_something_else_changes_the_reading(field):
-    assert error(reading(PLAIN, **{field: CONTRADICTIONS[field]}), PLAIN) > 1e-3
-    with pytest.raises(MalformedInput, match="use_new_trick"):
-        reading(PLAIN, use_new_trick=True)
+@pytest.mark.parametrize(
+    "name", [name for name in FROZEN if name.endswith((": LayerNorm", " MLP", "normalised queries"))]
+)
+def test_a_librarys_model_with_norms_or_mlps_is_refused_by_the_names_of_tensors(name):
+    with pytest.raises(MalformedInput, match=r"normalises|MLP"):
+        reading(name)
 
 
 FAULTS = {
@@ -121,75 +126,30 @@ def weights(name=PLAIN):
 
 @pytest.fixture
 def stored(tmp_path, monkeypatch):
-    """The plain model as a file without metadata, its configuration, and less than that."""
+    """The plain model as a file without metadata."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(str(tmp_path))
-    record = FROZEN[PLAIN][1]
     save_file(weights(), "m.safetensors")
-    less = {name: value for name, value in record["config"].items() if name != "output_logits_soft_cap"}
-    for name, fields in (("config", record["config"]), ("less", less)):
-        (tmp_path / f"{name}.json").write_text(json.dumps(fields))
     return tmp_path
 
 
 EMBED = ("embed", "sparse", "m.safetensors", "--layout", "auto", "-o", "E.safetensors")
-ANSWERS = {
-    "nothing": ([], 4, "this reading of the file"),
-    "a configuration": (["--config", "config.json"], 0, "this reading of the file"),
-    "less than a configuration": (["--config", "less.json"], 4, "cap of outputs"),
-    "a contradiction": (
-        ["--attention", "softmax", "--config", "config.json"],
-        2,
-        "--attention says attention_dir bidirectional",
-    ),
-}
 
 
-@pytest.mark.parametrize("case", ANSWERS)
+@pytest.mark.parametrize("case", ["nothing", "metadata", "a contradiction"])
 def test_on_which_evidence_a_file_is_acted_as(stored, case, capsys):
-    options, code, said = ANSWERS[case]
+    if case != "nothing":
+        save_file(weights(), "m.safetensors", KNOWN)
+    options = ["--attention", "softmax"] if case == "a contradiction" else []
+    code = {"nothing": 4, "metadata": 0, "a contradiction": 2}[case]
     assert run([*EMBED, *options, "--json"]) == code
     printed = capsys.readouterr()
+    said = "--attention says attention_dir bidirectional" if options else "this reading of the file"
     assert said in printed.out + printed.err
     if case == "nothing":
-        assert run([*EMBED, *options]) == code
+        assert run([*EMBED]) == code
         assert "--attention causal" in capsys.readouterr().out  # what settles a fact is printed
         assert "assumed" in read_tensors("E.safetensors").metadata
-
-
-def test_a_file_whose_norm_was_folded_is_recognised(stored):
-    tensors = weights()
-    for name in tensors:
-        if name.endswith(("W_Q", "W_K", "W_V")):
-            tensors[name] = tensors[name] - tensors[name].mean(axis=1, keepdims=True)
-    save_file(tensors, "m.safetensors")
-    with pytest.raises(MalformedInput, match="sum to zero, as folding a LayerNorm leaves them"):
-        import_model("m.safetensors")
-
-
-class Harmful:
-    def __reduce__(self):
-        return print, ("unpickled",)
-
-
-@pytest.mark.full
-def test_pytorch_files(stored, capfd):
-    """A state dict is read, alone or nested; for any other the message says what is in the way."""
-    torch = pytest.importorskip("torch")
-    held = {n: torch.from_numpy(a.copy()) for n, a in weights().items()}
-    for saved in (held, {"model": held, "epoch": 3}, {f"module.{n}": a for n, a in held.items()}):
-        torch.save(saved, "m.pt")
-        assert (import_model("m.pt").arrays["W_Q"] == import_model("m.safetensors").arrays["W_Q"]).all()
-    torch.save({"a": Harmful()}, "harmful.pt")
-    Path("lfs.pt").write_text("version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 12\n")
-    for name, said in (
-        ("harmful.pt", "weights_only=True does not read it"),
-        ("lfs.pt", "git lfs pull"),
-        ("absent.pt", "cannot"),
-    ):
-        with pytest.raises(MalformedInput, match=said):
-            import_model(name)
-    assert "unpickled" not in "".join(capfd.readouterr())
 
 
 def test_a_tied_host_with_a_stream_cannot_carry_an_untied_model():
@@ -268,7 +228,12 @@ FORWARDS = {
     "raises": (lambda self, tokens: 1 / 0, MalformedInput, "does not run on tokens"),
     "leaves": (lambda self, tokens: exec("raise SystemExit(0)"), MalformedInput, "does not run on tokens"),
     "no memory": (lambda self, tokens: exec("raise MemoryError"), ResourceLimit, "out of memory"),
-    "no logits": (lambda self, tokens: "logits", MalformedInput, "gives no logits"),
+    "no attention": (lambda self, tokens: self.embedding(tokens), MalformedInput, "no attention was seen"),
+    "no logits": (
+        lambda self, tokens: self.attn(*[self.embedding(tokens)] * 3) and "logits",
+        MalformedInput,
+        "gives no logits",
+    ),
 }
 
 
@@ -289,21 +254,9 @@ def test_tensors_that_are_not_dense_numbers():
         from_model("module")
 
 
-def test_names_of_a_family_without_its_parts():
-    """TransformerLens' names in a module that has no cfg."""
-    torch = pytest.importorskip("torch")
-    module = torch.nn.Module()
-    module.embed, module.unembed = torch.nn.Module(), torch.nn.Module()
-    module.blocks = torch.nn.ModuleList([torch.nn.ModuleDict({"attn": torch.nn.Module()})])
-    places = {"embed": module.embed, "unembed": module.unembed, "blocks.0.attn": module.blocks[0]["attn"]}
-    for name, array in transformer_lens().items():
-        place, _, last = name.rpartition(".")
-        if place in places:
-            places[place].register_buffer(last, torch.from_numpy(array.copy()))
-    with pytest.raises(MalformedInput, match=r"has tensors as TransformerLens .* has, and not its parts"):
-        from_model(module)
+def test_what_is_of_no_family():
     with pytest.raises(MalformedInput, match="is read by from_parts"):
-        from_model(torch.nn.Linear(2, 2))
+        from_model(pytest.importorskip("torch").nn.Linear(2, 2))
 
 
 def test_a_model_by_its_parts():

@@ -121,9 +121,9 @@ def require_drawn_alike(facts: dict[str, str], host: str, drawn: dict[str, Any])
 
 def assumed_rows(facts: dict[str, str]) -> dict[str, str]:
     """A row for the facts of the model that nobody had said when the embedding was found."""
-    from utfproof.models.settings import ASKED
+    from utfproof.models.importing import FACTS
 
-    names = [ASKED.get(name, (name,))[0] for name in facts.get("assumed", "").split(", ") if name]
+    names = [FACTS[name][0] if name in FACTS else name for name in facts.get("assumed", "").split(", ") if name]
     return {"assumed": f"{', '.join(names)}: nobody said it of the model when E was found"} if names else {}
 
 

@@ -17,7 +17,7 @@ from utfproof.shapes import positive_integer
 )
 def inspect(
     *,
-    model: Annotated[Path, argument("Weights of a model (.safetensors, .pt), or with --module the factory's path.")],
+    model: Annotated[Path, argument("Weights of a model (.safetensors), or with --module the factory's path.")],
     heads: Annotated[
         int | None, option("Heads of queries, where tensors do not show them.", check=positive_integer)
     ] = None,

@@ -53,22 +53,19 @@ class ModelOptions(LiveOptions):
     attention: Annotated[
         str | None, option("Models: softmax, causal, window:W, joined by '+'; causal by default.", advanced=True)
     ] = None
-    config: Annotated[Path | None, option("Models: the configuration (.json).", advanced=True)] = None
 
     def read(
         self, target: Path, layout: str, *, heads: int | None, residual: bool | None, seed: int, limit: int | None
     ) -> Reading:
         """The model of a file, or of the module that --module makes. MalformedInput where options contradict each other."""
-        from utfproof.models import import_model, read_config
+        from utfproof.models import import_model
 
-        if self.module is not None and (self.attention is not None or self.config is not None):
-            raise MalformedInput("--attention and --config say what a live module shows by itself: leave them out")
+        if self.module is not None and self.attention is not None:
+            raise MalformedInput("--attention says what a live module shows by itself: leave it out")
         live = self.reading(target, seed, limit)
         if live is not None:
             return live
-        config = None if self.config is None else read_config(self.config)
-        said: dict[str, Any] = {"attention": self.attention, "heads": heads, "residual": residual, "config": config}
-        return import_model(target, layout, **said, max_memory=limit)
+        return import_model(target, layout, attention=self.attention, heads=heads, residual=residual, max_memory=limit)
 
 
 def token_ids(text: str) -> list[int]:
@@ -97,10 +94,10 @@ def comparison(model: Reading, agreement: Agreement, tolerance: float) -> dict[s
 
 def comparison_rows(model: Reading, agreement: Agreement, tolerance: float) -> dict[str, str]:
     """For people: every fact under which the model was read, and on whose word; then the comparison."""
-    from utfproof.models.settings import ASKED
+    from utfproof.models.importing import FACTS
 
     largest = f"{agreement.relative_difference:.3g} relative (tolerance {tolerance:.3g})"
-    unknown = "; ".join(f"{ASKED[name][0]} (say it by {ASKED[name][1]})" for name in model.unknown)
+    unknown = "; ".join(f"{FACTS[name][0]} (say it by {FACTS[name][1]})" for name in model.unknown)
     return {
         **(model.facts or {}),
         "biases": model.biases(),

@@ -10,7 +10,7 @@ from utfproof.models.attention import LayerAttention, ModelAttention, Rotary, re
 from utfproof.models.comparison import Agreement
 from utfproof.models.embedding import Embedded, compare, embed_model
 from utfproof.models.first_layer import from_model
-from utfproof.models.importing import import_model, layouts, read_config, refuse_models
+from utfproof.models.importing import import_model, layouts, refuse_models
 from utfproof.models.live import make_module
 from utfproof.models.parts import from_parts
 from utfproof.models.probes import random_sequences
@@ -31,7 +31,6 @@ __all__ = [
     "layouts",
     "make_module",
     "random_sequences",
-    "read_config",
     "read_kernel",
     "refuse_models",
     "write_kernel",

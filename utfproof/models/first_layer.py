@@ -7,25 +7,19 @@ functions of (token, position). So each pair is one row of E, and what is left i
 from __future__ import annotations
 
 from collections.abc import Sequence
-from difflib import get_close_matches
 from typing import Any
 
 import numpy as np
 
-from utfproof.attention import visible
 from utfproof.errors import MalformedInput
-from utfproof.ground.resources import require_memory
-from utfproof.models.attention import LayerAttention, ModelAttention
+from utfproof.models.attention import ModelAttention
 from utfproof.models.live import callers_code, confirmed, in_float64, require_module, whole_model
+from utfproof.models.measuring import measured_attention
 from utfproof.models.reading import Reading
 from utfproof.shapes import positive_integer
 
-HIDDEN = -5e3
-"""Logits below this hide a key."""
 PART = "part"
 """The family of a part of a model."""
-LOGITS = 2**22
-"""Logits that one run of the model computes, about."""
 
 
 def from_model(
@@ -68,19 +62,21 @@ def _part_of(
     module's own activations in float64. upto: the name of the submodule whose output is meant (by default the one that
     computes the first attention). MalformedInput where that is no attention of (token, position) rows alone, or at the first
     activation that differs."""
+    from utfproof.models.tracing import TracedPart, submodule
+
     twin, ids = in_float64(module), _ids(tokens)
     place = type(module).__name__
     P = positive_integer("positions", positions)
     with callers_code(f"{place} does not run on token ids [batch, n] at {P} positions"):
-        name, spot = _spot(twin, upto, ids[:1].repeat(P)[None])
-    source = _Source(twin, spot, name or place, ids, P)
+        name, spot = submodule(twin, upto, ids[:1].repeat(P)[None])
+    source = TracedPart(twin, spot, name or place, ids, P)
     q, k, v = source.rows(max_memory)
-    layer, scale = source.kernel(np.random.default_rng(seed))
+    call = source.call(np.random.default_rng(seed).integers(0, len(ids), (4, P)))
+    layer, scale = measured_attention(call.queries.double().numpy(), call.keys.double().numpy(), call)
     W_O, b_O = source.output(q.shape[1], v.shape[-1])
     G = _groups(k, v)
     arrays = _arrays(q * scale[:, None], k[:, :: q.shape[1] // G], v[:, :: q.shape[1] // G], W_O, b_O)
     T, (H, d), D = len(ids), arrays["W_Q"].shape[1::2], len(b_O)
-    softmax = " and softmax in float64 (its own is in float32)" if source.upcast else ""
     facts = {
         "part": f"the attention output at {name or place} of {place}",
         "attention": layer.words(),
@@ -91,14 +87,13 @@ def _part_of(
         PART,
         f"the attention output at {name or place} of {place}",
         arrays,
-        (1.0,),
         ModelAttention((layer,)),
         stream=False,
         context=P,
         facts=facts,
         ids=ids,
     )
-    witness = f"the activations at {name or place} of {place} in float64{softmax} and evaluation mode"
+    witness = f"the activations at {name or place} of {place} in float64 and evaluation mode{source.widened}"
     return confirmed(reading, source.asked, witness, seed)
 
 
@@ -114,148 +109,6 @@ def _ids(tokens: Sequence[int]) -> np.ndarray:
     ):
         raise MalformedInput("tokens are different token ids: integers from 0 on, at least one")
     return ids.astype(np.int64)
-
-
-def _spot(twin: Any, upto: str | None, tokens: np.ndarray) -> tuple[str, Any]:
-    """Name and submodule whose output is asked for."""
-    import torch
-
-    from utfproof.models.tracing import first_attention
-
-    if upto is None:
-        with torch.no_grad():
-            return first_attention(twin, torch.from_numpy(tokens))
-    spot = twin
-    for step in upto.split("."):
-        spot = spot[int(step)] if step.isdigit() and hasattr(spot, "__getitem__") else getattr(spot, step, None)
-    if not isinstance(spot, torch.nn.Module):
-        close = get_close_matches(upto, [name for name, _ in twin.named_modules()], 3, 0.4)
-        raise MalformedInput(f"upto {upto!r} names no submodule; close are {', '.join(close) or 'none'}")
-    return upto, spot
-
-
-class _Source:
-    """The module, run up to the attention output, on token numbers 0 ... T-1."""
-
-    def __init__(self, twin: Any, spot: Any, name: str, ids: np.ndarray, positions: int) -> None:
-        self.twin, self.spot, self.name, self.ids, self.positions = twin, spot, name, ids, positions
-        self.upcast = False
-
-    def _run(self, tokens: np.ndarray, probe: Any = None) -> tuple[Any, np.ndarray]:
-        """The one attention call on tokens [batch, n], and the output [batch, n, D]."""
-        import torch
-
-        from utfproof.models.tracing import attention_before
-
-        given = torch.from_numpy(self.ids[tokens])
-        with (
-            torch.no_grad(),
-            callers_code(f"{self.name} is not reached on tokens {list(tokens.shape)}"),
-        ):
-            trace, out = attention_before(self.twin, self.spot, given, probe)
-        self.upcast = trace.upcast
-        if len(trace.calls) != 1:
-            raise MalformedInput(
-                f"{len(trace.calls)} attentions are computed up to {self.name}: upto has to name the output of the first "
-                "layer's attention. Later layers read norms and MLPs of what attention mixed, which no theorem here serves"
-            )
-        if not isinstance(out, torch.Tensor) or out.shape[:2] != tokens.shape or out.ndim != 3:
-            raise MalformedInput(f"the output at {self.name} is not [batch, n, width] for tokens [batch, n]")
-        return trace.calls[0], out.detach().double().numpy()
-
-    def asked(self, tokens: np.ndarray) -> np.ndarray:
-        """Token numbers [batch, n] -> activations [batch, n, D]."""
-        return self._run(np.asarray(tokens))[1]
-
-    def rows(self, max_memory: int | None) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Queries, keys and values [T P, H, d] of every token at every position, keys and values repeated for shared ones."""
-        T, P, parts = len(self.ids), self.positions, []
-        first, _ = self._run(np.zeros((1, P), dtype=np.int64))
-        H, d = first.queries.shape[1], max(first.queries.shape[-1], first.values.shape[-1])
-        require_memory(8 * 6 * T * P * H * d, f"the rows of {T} tokens at {P} positions", max_memory)
-        step = max(1, LOGITS // (H * P * P))
-        for start in range(0, T, step):
-            numbers = np.arange(start, min(T, start + step))
-            call, _ = self._run(np.repeat(numbers[:, None], P, axis=1))
-            held = [call.queries, *(x.repeat_interleave(H // x.shape[1], 1) for x in (call.keys, call.values))]
-            parts.append([x.transpose(1, 2).flatten(0, 1).double().numpy() for x in held])
-        q, k, v = (np.concatenate(part) for part in zip(*parts, strict=True))
-        return q, k, v
-
-    def kernel(self, rng: np.random.Generator) -> tuple[LayerAttention, np.ndarray]:
-        """The attention as logits show it, and what q k^T is multiplied by, head by head [H]."""
-        call, _ = self._run(rng.integers(0, len(self.ids), (4, self.positions)))
-        keys = call.keys.repeat_interleave(call.queries.shape[1] // call.keys.shape[1], 1)
-        products = (call.queries @ keys.transpose(-1, -2)).double().numpy()
-        logits = call.logits.double().numpy()
-        seen = logits > HIDDEN
-        causal, window = _mask(seen)
-        cap = None
-        if call.capped is not None:
-            inner, outer = (x.double().numpy().reshape(logits.shape) for x in call.capped)
-            shown = np.abs(outer) * seen
-            at = np.unravel_index(int(np.argmax(shown)), shown.shape)
-            cap = float(f"{logits[at] / outer[at]:.12g}") if shown[at] else None
-            logits = inner * (cap or 1.0)
-        scale, bias = _affine(products, logits, seen)
-        hidden = _hidden(seen, causal, window)
-        if hidden is not None:
-            bias = np.where(hidden, -np.inf, 0.0 if bias is None else bias)
-        return LayerAttention(causal, window, cap, bias), scale
-
-    def output(self, heads: int, width: int) -> tuple[np.ndarray, np.ndarray]:
-        """W_O [H, d_v, D] and the bias [D], by probes in place of the heads' outputs."""
-        import torch
-
-        P, count = self.positions, heads * width
-        batch = -(-(count + 2) // P) + 1
-        slots = np.zeros((batch * P, count))
-        slots[1 : count + 1] = np.eye(count)
-        probe = torch.from_numpy(slots.reshape(batch, P, heads, width).transpose(0, 2, 1, 3).copy())
-        tokens = (np.arange(batch)[:, None] + np.arange(P)) % len(self.ids)
-        out = self._run(tokens, probe)[1].reshape(batch * P, -1)
-        bias, rest = out[0], out[count + 1 :]
-        if np.abs(rest - bias).max() > 1e-12 * max(1.0, float(np.abs(out).max())):
-            raise MalformedInput(
-                f"the output at {self.name} holds more than the attention's: with all heads at zero it differs from token to "
-                "token (a residual stream, say). Name the module of the output's matrix instead"
-            )
-        return (out[1 : count + 1] - bias).reshape(heads, width, -1), bias
-
-
-def _mask(seen: np.ndarray) -> tuple[bool, int | None]:
-    """causal and window of the keys that are seen [B, H, n, n]: at most these are."""
-    n = seen.shape[-1]
-    distance = np.arange(n)[:, None] - np.arange(n)[None]
-    causal = not seen[..., distance < 0].any()
-    reach = int(np.abs(distance)[seen.any(axis=(0, 1))].max(initial=0)) + 1
-    return causal or n == 1, reach if reach < n else None
-
-
-def _hidden(seen: np.ndarray, causal: bool, window: int | None) -> np.ndarray | None:
-    """The keys [H, n, n] that a mask of positions hides beside these; None where there are none."""
-    places = np.arange(seen.shape[-1])
-    usual = visible(places, places, causal=causal, window=window)
-    hidden: np.ndarray = np.logical_not(seen.any(axis=0))
-    hidden = hidden if usual is None else np.logical_and(hidden, usual)
-    return hidden if hidden.any() else None
-
-
-def _affine(products: np.ndarray, logits: np.ndarray, seen: np.ndarray) -> tuple[np.ndarray, np.ndarray | None]:
-    """scale [H] and bias [H, n, n] with logits = scale q k^T + bias where keys are seen, up to a constant of each row; all
-    arguments [B, H, n, n]. The bias is None where it is rounding."""
-    scales, biases, own = [], [], np.arange(products.shape[-1])
-    for head in range(products.shape[1]):
-        x, y = (np.where(seen[:, head], part[:, head], 0.0) for part in (products, logits))
-        x, y = (part - part[:, own, own][..., None] for part in (x, y))
-        x, y = (np.where(seen[:, head], part, 0.0) for part in (x, y))
-        moved = [part - part.mean(axis=0) for part in (x, y)]  # a bias is the same for all tokens
-        size = float((moved[0] ** 2).sum())
-        shown = size > 1e-20 * float((x**2).sum())
-        scales.append(float((moved[0] * moved[1]).sum()) / size if shown else 1.0)
-        biases.append((y - scales[-1] * x).mean(axis=0))
-    noise = 1e-12 * max(1.0, float(np.abs(logits[seen]).max(initial=0.0)))
-    return np.array(scales), np.array(biases) if np.abs(biases).max() > noise else None
 
 
 def _groups(k: np.ndarray, v: np.ndarray) -> int:

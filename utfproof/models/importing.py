@@ -1,35 +1,84 @@
-"""Models from files: safetensors, and PyTorch's .pt with weights_only=True."""
+"""Models from safetensors files: their tensors by name, and what metadata and options say of the rest."""
 
 from __future__ import annotations
 
-import json
-import pickle
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from utfproof.attention import visible
 from utfproof.errors import MalformedInput
-from utfproof.ground.files import read_json
-from utfproof.ground.resources import require_memory
-from utfproof.models.attention import attention_kernel
-from utfproof.models.layouts import FAMILIES, LAYOUTS, read_model, recognise, settings_of
-from utfproof.models.reading import Reading
-from utfproof.models.settings import CONFIG
+from utfproof.models.attention import LayerAttention, ModelAttention, attention_kernel
+from utfproof.models.families import FAMILIES, MASKS, Family, read_arrays, recognise
+from utfproof.models.reading import ANY_LENGTH, Reading, scaled
 from utfproof.models.tensors import layer_prefixes
 from utfproof.weights import TensorFile, read_tensors
 
 ANY_FAMILY = "auto"
-PICKLED = (".pt", ".pth", ".bin", ".ckpt")
-SUFFIXES = (".safetensors", *PICKLED)
-NESTED = ("state_dict", "model_state_dict", "model")
-"""Keys under which checkpoints hold the state dict."""
+LIVE = "--module"
+OFF, ON = ("none", "null", "", "false", "0", "-1", "-1.0"), ("true",)
+FACTS: dict[str, tuple[str, str, tuple[str, ...]]] = {
+    "attention_dir": (
+        "mask",
+        "--attention causal, or softmax where positions see both ways",
+        ("causal", "bidirectional"),
+    ),
+    "window": ("window", "--attention causal where there is none, or causal+window:W", ()),
+    "residual": ("residual stream", "--residual or --no-residual", ("true", "false")),
+    "normalization_type": ("normalisation", LIVE, OFF),
+    "positional_embedding_type": ("positions", LIVE, ("standard", *OFF)),
+    "use_attn_scale": ("logits divided by sqrt(d)", LIVE, ON),
+    "attn_scores_soft_cap": ("cap of logits", LIVE, OFF),
+    "output_logits_soft_cap": ("cap of outputs", LIVE, OFF),
+    "add_zero_attn": ("attention to no token", LIVE, OFF),
+    **dict.fromkeys(("attn_only",), ("attention alone", LIVE, ON)),
+    **{name: (name, LIVE, OFF) for name in ("use_qk_norm", "parallel_attn_mlp", "use_local_attn", "final_rms")},
+}
+"""What changes outputs and tensors do not show: the word for people, what settles it, and the values that are read."""
+ALIASES = {"n_heads": "heads", "num_heads": "heads", "nhead": "heads", "window_size": "window"}
 
 
 def layouts() -> tuple[str, ...]:
     """The names of all families, and `auto`, which finds the one whose names the file has."""
-    return (ANY_FAMILY, *FAMILIES)
+    return (ANY_FAMILY, *dict.fromkeys(family.name for family in FAMILIES))
+
+
+class _Said:
+    """What is said of a model, and who says it."""
+
+    def __init__(self, file: TensorFile) -> None:
+        self.file = file
+        self.values: dict[str, tuple[str, str]] = {}
+        for name, text in file.metadata.items():
+            own, value = ALIASES.get(name, name), text.strip().lower()
+            allowed = FACTS[own][2] if own in FACTS else ()
+            if allowed and value not in allowed:
+                raise file.refuse(
+                    f"metadata field {name} = {text[:40]}: no embedding takes it over from a file; {LIVE} reads the model live"
+                )
+            self.say(own, "0" if own == "window" and value in OFF else value, "metadata")
+
+    def say(self, name: str, value: str, source: str) -> None:
+        """MalformedInput if another source says something else."""
+        known, earlier = self.values.setdefault(name, (value, source))
+        if known != value:
+            raise self.file.refuse(f"{source} says {name} {value}, {earlier} says {known}")
+
+    def number(self, name: str) -> int | None:
+        """A whole number, None if nobody says it. MalformedInput for another value."""
+        text, source = self.values.get(name, ("", ""))
+        if source and not (text.isdecimal() and len(text) < 9):
+            raise self.file.refuse(f"{source} says {name} {text[:40]}, expected a whole number")
+        return int(text) if source else None
+
+    def shown(self, family: Family, attention: ModelAttention, residual: bool) -> dict[str, str]:
+        """Every fact on which outputs depend, with its source."""
+        rows = {"attention": attention.words(), "residual stream": "yes" if residual else "no"}
+        for name in family.asked:
+            value, source = self.values.get(name, ("as usual", "assumed: nobody says"))
+            rows[FACTS[name][0]] = f"{value} ({source})"
+        return rows
 
 
 def import_model(
@@ -39,105 +88,81 @@ def import_model(
     attention: str | None = None,
     heads: int | None = None,
     residual: bool | None = None,
-    config: Mapping[str, Any] | None = None,
     max_memory: int | None = None,
 ) -> Reading:
-    """The model of a file in this layout.
+    """The model of a safetensors file in this layout.
 
     attention: whom a position sees (softmax, causal, window:W). heads and residual: what a PyTorch state dict does not show.
-    config: its configuration, every field of which must be known. Nothing here compares the reading with the model.
-    Raises MalformedInput with the tensor or the field.
+    Nothing here compares the reading with the model; `Reading.unknown` names the facts that nobody says. Raises MalformedInput
+    with the tensor or the field.
     """
     if layout not in layouts():
         raise MalformedInput(f"layout {layout!r} is unknown; choose {', '.join(layouts())}")
     file = read_file(path, max_memory)
-    found = recognise(file, None if layout == ANY_FAMILY else layout)
-    settings = settings_of(file, found, config)
+    family, said = recognise(file, None if layout == ANY_FAMILY else layout), _Said(file)
     if attention is not None:
         kernel = attention_kernel(attention)
-        settings.say("attention_dir", "causal" if kernel.causal else "bidirectional", "--attention")
-        settings.say("window_size", kernel.window or 0, "--attention")
+        said.say("attention_dir", "causal" if kernel.causal else "bidirectional", "--attention")
+        said.say("window", str(kernel.window or 0), "--attention")
     if heads is not None:
-        settings.say("n_heads", heads, "--heads")
+        said.say("heads", str(heads), "--heads")
+    if family.name == "transformer-lens":
+        said.say("residual", "true", f"the layout of {family.title}")
     if residual is not None:
-        settings.say("residual", residual, "--residual" if residual else "--no-residual")
-    return read_model(found, settings)
+        said.say("residual", str(residual).lower(), "--residual" if residual else "--no-residual")
+    if "residual" not in said.values:
+        raise file.refuse(f"a state dict does not show whether there is a residual stream: pass {FACTS['residual'][1]}")
+    arrays = read_arrays(file, family, said.number("heads"), (*MASKS, "IGNORE"))
+    L, H, _, d = arrays["W_Q"].shape
+    causal = said.values.get("attention_dir", ("causal",))[0] == "causal"
+    layer = LayerAttention(causal, said.number("window") or None)
+    _require_masks(file, layer)
+    by_layer, stream = ModelAttention((layer,) * L), said.values["residual"][0] == "true"
+    return Reading(
+        family.name,
+        family.title,
+        scaled(arrays, np.full((L, H), d**-0.5)),
+        by_layer,
+        stream,
+        max(ANY_LENGTH, (layer.window or 0) + 1),
+        said.shown(family, by_layer, stream),
+        tuple(name for name in family.asked if name not in said.values),
+    )
+
+
+def _require_masks(file: TensorFile, layer: LayerAttention) -> None:
+    """MalformedInput if a stored mask, of visible or hidden keys, or added to the logits, is not that of this attention."""
+    for name, array in file.tensors.items():
+        if layer.causal and name.rsplit(".", 1)[-1] in MASKS:  # TransformerLens does not use the others
+            places = np.arange(array.shape[-1]) if array.ndim else np.arange(0)
+            wanted = np.asarray(visible(places, places, causal=True, window=layer.window))
+            stored = array.reshape(-1) == 0 if array.size and (array < 0).any() else array.reshape(-1) != 0
+            if not any(np.array_equal(seen, wanted.reshape(-1)) for seen in (stored, ~stored)):
+                raise file.refuse(f"{name} is not the mask of {layer.words()}, as --attention or the metadata says")
 
 
 def refuse_models(path: Path | str, max_memory: int | None = None) -> None:
-    """MalformedInput for a file that is no target of the package's own layout and looks like a model, saying of which."""
-    path = Path(path)
-    if not path.is_file() or not path.name.endswith(SUFFIXES):
+    """MalformedInput for a model's file without a layout, saying which one it has."""
+    try:
+        file = read_file(path, max_memory)
+    except MalformedInput:
         return
-    if path.suffix == ".safetensors":
-        try:
-            file = read_tensors(path, max_memory=max_memory, booleans=True)
-        except MalformedInput:
-            return
-        if "W_O" in file.tensors:
-            return
-    file = read_file(path, max_memory)
-    for layout in LAYOUTS:
-        if layer_prefixes(file, layout.marks):
-            raise file.refuse(f"this file looks like {layout.title}: say --layout {layout.family}, or --layout auto")
-
-
-def read_config(path: Path | str) -> dict[str, Any]:
-    """A configuration in JSON: an object. MalformedInput otherwise."""
-    found = read_json(path)
-    if not isinstance(found, dict):
-        raise MalformedInput(f"{path}: a configuration is a JSON object, {CONFIG}")
-    return found
+    for family in FAMILIES:
+        if "W_O" not in file.tensors and layer_prefixes(file, family.marks):
+            raise file.refuse(f"this file looks like {family.title}: say --layout {family.name}, or --layout auto")
 
 
 def read_file(path: Path | str, max_memory: int | None = None) -> TensorFile:
-    """The tensors of a file of either kind, without the prefixes that wrappers put before every name. MalformedInput for other
-    kinds and for files that do not read."""
-    path = Path(path)
-    if path.suffix in PICKLED:
-        file = _torch(path, max_memory)
-    elif path.suffix in (".npz", ".json"):
-        raise MalformedInput(f"{path}: a model is read from {', '.join(SUFFIXES)}; save its state dict as safetensors")
-    else:
-        file = read_tensors(path, max_memory=max_memory, booleans=True)
+    """The tensors of a safetensors file, without the prefixes that wrappers put before every name. MalformedInput for files of
+    other kinds."""
+    if Path(path).suffix != ".safetensors":
+        raise MalformedInput(
+            f"{path}: a model is read from .safetensors; save its state dict so, or compare it live ({LIVE})"
+        )
+    file = read_tensors(path, max_memory=max_memory, booleans=True)
     for prefix in ("_orig_mod.", "module."):
         if file.tensors and all(name.startswith(prefix) for name in file.tensors):
-            tensors = {name.removeprefix(prefix): array for name, array in file.tensors.items()}
+            tensors: dict[str, Any] = {name.removeprefix(prefix): array for name, array in file.tensors.items()}
             types = {name.removeprefix(prefix): kind for name, kind in file.types.items()}
             file = TensorFile(file.path, tensors, file.metadata, types)
     return file
-
-
-def _torch(path: Path, max_memory: int | None) -> TensorFile:
-    """A PyTorch checkpoint, as torch reads it without running any code."""
-    try:
-        require_memory(4 * path.stat().st_size, f"reading {path}", max_memory)
-        with path.open("rb") as stream:
-            start = stream.read(40)
-    except OSError as error:
-        raise MalformedInput(f"cannot read {path}: {error.strerror or error}") from error
-    if start.startswith(b"version https://git-lfs"):
-        raise MalformedInput(f"{path}: it is a Git LFS pointer, not the file itself: run git lfs pull")
-    try:
-        import torch
-    except ImportError as error:
-        raise MalformedInput(f"{path} is a PyTorch file, and torch is not installed; save it as safetensors") from error
-    try:
-        found = torch.load(path, map_location="cpu", weights_only=True)
-    except (pickle.UnpicklingError, RuntimeError, EOFError, ValueError, KeyError) as error:
-        line = " ".join(str(error).split())[:300]
-        raise MalformedInput(
-            f"{path}: torch.load with weights_only=True does not read it; save its state dict as safetensors ({line})"
-        ) from error
-    held = [found[key] for key in NESTED if isinstance(found, dict) and isinstance(found.get(key), dict)]
-    if len(held) > 1 or not isinstance(found, dict):
-        raise MalformedInput(f"{path}: it holds {len(held) or 'no'} state dicts: save the one that is meant, alone")
-    tensors: dict[str, np.ndarray] = {}
-    for name, value in (held[0] if held else found).items():
-        if not isinstance(value, torch.Tensor) or value.layout != torch.strided or value.is_quantized:
-            raise MalformedInput(f"{path}: {name!r} is no dense tensor; save the state dict alone")
-        wide = value.float() if value.dtype == torch.bfloat16 else value
-        tensors[str(name)] = wide.detach().numpy().copy()
-    said = found.get("model_args") or found.get("hyper_parameters") if held else None
-    metadata = {str(k): v if isinstance(v, str) else json.dumps(v, default=str) for k, v in (said or {}).items()}
-    return TensorFile(str(path), tensors, metadata, {name: str(array.dtype) for name, array in tensors.items()})

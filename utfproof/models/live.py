@@ -9,48 +9,110 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from importlib import import_module
-from itertools import product
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from utfproof.errors import MalformedInput, ResourceLimit, UtfproofError
+from utfproof.models.attention import ModelAttention
 from utfproof.models.comparison import AGREEMENT, Agreement, Comparison, Coverage
-from utfproof.models.layouts import Layout, read_model, recognise, settings_of
+from utfproof.models.families import BUFFERS, Arrays, Family, read_arrays, recognise
+from utfproof.models.measuring import measured_attention, measured_rotation
 from utfproof.models.probes import batches, probes, sequences
-from utfproof.models.reading import LONGEST, Forward, Reading
-from utfproof.models.tensors import layer_prefixes
+from utfproof.models.reading import ANY_LENGTH, LAYER_ROLES, Forward, Reading, scaled
 from utfproof.weights import TensorFile
 
-OWN_OUTPUTS = "the module's own outputs"
-OPEN = {"residual": (True, False), "attention_dir": ("causal", "bidirectional")}
-"""Fields that a layout may leave open, which the module's own outputs then decide."""
 TWIN = " in float64 and evaluation mode"
 """How `in_float64` runs a module, for people."""
 SINGLE = 1e-5
 """Outputs that are computed in float32 differ by less."""
 FEW = 16
 """Sequences that are enough to tell one reading from another."""
+WIDEST = 256
+"""Positions on which attention is measured, at most."""
+BATCH = 4
+"""Sequences on which attention is measured."""
 
 
 def whole_model(module: Any, seed: int = 0) -> Reading:
-    """The whole model of a live module by its layout, compared with the module's own forward pass in float64.
+    """The whole model of a live module of a known family, compared with the module's own forward pass in float64.
 
-    The module is copied, never changed. Raises MalformedInput naming the tensor or the field that no embedding carries, or the
-    first output at which the reading and the module differ.
+    The matrices are read by their names. Mask, window, cap, factor, bias and rotation are measured on the logits. The module is
+    copied, never changed. Raises MalformedInput naming the tensor that no embedding carries, or the first output at which the
+    reading and the module differ.
     """
     require_module(module)
     twin = in_float64(module)
     file, forward = live_tensors(twin), module_outputs(twin)
+    family = recognise(file)
+    heads = _calls(twin, np.zeros((1, 1), dtype=np.int64))[0].queries.shape[1]
+    arrays = read_arrays(file, family, heads, BUFFERS)
+    tokens, calls = _sampled(twin, arrays, np.random.default_rng(seed))
+    if len(calls) != len(arrays["W_Q"]):
+        raise file.refuse(f"{len(calls)} attentions are computed, its tensors are of {len(arrays['W_Q'])} layers")
     found: list[tuple[Reading, Agreement]] = []
-    for reading in _readings(twin, file):
+    for residual in (True, False):
+        reading = _measured(family, arrays, tokens, calls, residual)
         few = [tokens for tokens, _ in zip(sequences(reading, seed), range(FEW), strict=False)]
         found.append((reading, _agreement(reading, forward, batches(reading, iter(few)))[0]))
         if found[-1][1].within(AGREEMENT):
-            witness = f"the forward pass of {type(module).__name__}{TWIN}"
-            return confirmed(reading, forward, witness, seed)
+            return confirmed(reading, forward, f"the forward pass of {type(module).__name__}{TWIN}", seed)
     raise file.refuse(_differs(*min(found, key=lambda pair: np.nan_to_num(pair[1].relative_difference, nan=np.inf))))
+
+
+def _calls(twin: Any, tokens: np.ndarray) -> list[Any]:
+    """The attention calls on tokens [B, n], at least one."""
+    from utfproof.models.tracing import attention_calls
+
+    place = type(twin).__name__
+    with callers_code(f"{place} does not run on tokens {list(tokens.shape)}"):
+        calls = attention_calls(twin, _torch().from_numpy(tokens))
+    if not calls:
+        raise MalformedInput(f"{place}: no attention was seen, no softmax between two batched products of torch")
+    return calls
+
+
+def _sampled(twin: Any, arrays: Arrays, rng: np.random.Generator) -> tuple[np.ndarray, list[Any]]:
+    """Random tokens [B, n] and the attention calls on them; n: all learned positions up to WIDEST, or ANY_LENGTH, halved until
+    the module runs."""
+    n = min(len(arrays["W_pos"]), WIDEST) or ANY_LENGTH
+    while True:
+        tokens = rng.integers(0, len(arrays["W_E"]), (BATCH, n))
+        try:
+            return tokens, _calls(twin, tokens)
+        except MalformedInput:
+            if n == 1 or len(arrays["W_pos"]):
+                raise
+        n //= 2
+
+
+def _measured(family: Family, arrays: Arrays, tokens: np.ndarray, calls: list[Any], residual: bool) -> Reading:
+    """The model of these matrices, layer by layer with the attention that the calls on these tokens show."""
+    x, n = arrays["W_E"][tokens], tokens.shape[1]
+    x = x + arrays["W_pos"][:n] if len(arrays["W_pos"]) else x
+    layers, factors = [], []
+    for layer, call in enumerate(calls):
+        W_Q, W_K, W_V, W_O, b_Q, b_K, b_V, b_O = (arrays[name][layer] for name in LAYER_ROLES)
+        q, k, v = (x[:, None] @ W + b[:, None] for W, b in ((W_Q, b_Q), (W_K, b_K), (W_V, b_V)))
+        k, v = (np.repeat(part, len(W_Q) // len(W_K), axis=1) for part in (k, v))
+        rotary = measured_rotation(q, call.queries.double().numpy())
+        if rotary is not None:
+            q, k = rotary(q, np.arange(n)), rotary(k, np.arange(n))
+        attention, factor = measured_attention(q, k, call)
+        layers.append(replace(attention, rotary=rotary))
+        factors.append(factor)
+        added = (call.logits.softmax(-1).double().numpy() @ v @ W_O).sum(axis=1) + b_O
+        x = x + added if residual else added
+    by_layer = ModelAttention(tuple(layers))
+    facts = {
+        "attention": by_layer.words(),
+        "logits times": ", ".join(dict.fromkeys(f"{value:.6g}" for factor in factors for value in factor))
+        + " (measured)",
+        "residual stream": f"{'yes' if residual else 'no'} (the module's own outputs)",
+    }
+    found = scaled(arrays, np.array(factors))
+    return Reading(family.name, family.title, found, by_layer, residual, context=n, facts=facts)
 
 
 def require_module(module: Any) -> None:
@@ -99,41 +161,6 @@ def _differs(reading: Reading, agreement: Agreement) -> str:
     )
 
 
-def _readings(twin: Any, file: TensorFile) -> Iterator[Reading]:
-    """The module by its layout, once for every value of the fields that layout and configuration leave open."""
-    layout = recognise(file)
-    with callers_code(f"{file.path} has tensors as {layout.title} has, and not its parts; read it with from_parts"):
-        fields, tables = _live_fields(twin, file, layout)
-    settled = settings_of(file, layout, fields, strict=False)
-    left = {name: values for name, values in OPEN.items() if settled.get(name) is None}
-    for values in product(*left.values()):
-        settings = settings_of(file, layout, fields, strict=False)
-        for name, value in zip(left, values, strict=True):
-            settings.say(name, value, OWN_OUTPUTS)
-        yield read_model(layout, settings, tables)
-
-
-def _live_fields(twin: Any, file: TensorFile, layout: Layout) -> tuple[dict[str, Any], Any]:
-    """A module's configuration and, for a bridge, its own cos and sin of rotated positions [P, r]. The module is made to
-    compute in float64 throughout."""
-    if layout.family == "pytorch":
-        parts = [twin.get_submodule(prefix.rstrip(".")) for prefix in layer_prefixes(file, layout.marks)]
-        odd = {name: any(getattr(p, name) not in (None, False) for p in parts) for name in ("add_zero_attn", "bias_k")}
-        return {"num_heads": parts[0].num_heads, **odd}, None
-    tables = None
-    for part in twin.modules():
-        if hasattr(part, "cfg") and hasattr(part.cfg, "dtype"):
-            part.cfg.dtype = _torch().float64
-        if hasattr(part, "cos_cached") and tables is None:
-            held = (getattr(part, name)[:LONGEST, ::2] for name in ("cos_cached", "sin_cached"))
-            tables = tuple(x.double().cpu().numpy() for x in held)
-    held = twin.cfg
-    fields = dict(held.to_dict() if hasattr(held, "to_dict") else vars(held))
-    for name in ("use_NTK_by_parts_rope", "use_yarn_rope"):
-        fields.pop(name, None)  # its own tables hold the rotation
-    return fields, tables
-
-
 @contextmanager
 def callers_code(doing: str) -> Iterator[None]:
     """Code of the caller's choice runs here: whatever ends it is MalformedInput, sys.exit too, whose code would pass for a
@@ -178,7 +205,13 @@ def _torch() -> Any:
 def in_float64(module: Any) -> Any:
     """A copy in float64 on the CPU, in evaluation mode. MalformedInput where it cannot be copied."""
     with callers_code(f"{type(module).__name__} cannot be copied to float64"):
-        return copy.deepcopy(module).cpu().double().eval()
+        twin = copy.deepcopy(module).cpu().double().eval()
+        for part in twin.modules():
+            if hasattr(
+                getattr(part, "cfg", None), "dtype"
+            ):  # TransformerLens computes in the type of its configuration
+                part.cfg.dtype = _torch().float64
+    return twin
 
 
 def live_tensors(module: Any) -> TensorFile:

@@ -10,7 +10,7 @@ import numpy as np
 from utfproof.errors import MalformedInput
 from utfproof.models.attention import LayerAttention, ModelAttention, attention_kernel
 from utfproof.models.live import TWIN, confirmed, in_float64, module_outputs
-from utfproof.models.reading import ANY_LENGTH, PARTS, Reading
+from utfproof.models.reading import ANY_LENGTH, PARTS, Reading, scaled
 from utfproof.systems.mlp import MLP
 
 
@@ -77,9 +77,8 @@ def from_parts(
         "logits times": f"{factor:.6g} (the caller)",
         "residual stream": f"{'yes' if residual else 'no'} (the caller)",
     }
-    reading = Reading(
-        PARTS, "its matrices", arrays, (factor,) * L, by_layer, residual, context=context, facts=facts, mlp=mlp
-    )
+    arrays = scaled(arrays, np.full((L, H), factor))
+    reading = Reading(PARTS, "its matrices", arrays, by_layer, residual, context=context, facts=facts, mlp=mlp)
     reading.target()  # whether the MLP fits
     if forward is None:
         return reading

@@ -23,21 +23,25 @@ from utfproof.systems.mlp import MLP
 LAYER_ROLES = ("W_Q", "W_K", "W_V", "W_O", "b_Q", "b_K", "b_V", "b_O")
 ANY_LENGTH = 64
 """Positions of a model without learned ones: nobody says how many, tests go to this many, or just beyond its windows."""
-LONGEST = 1024
-"""Most positions without learned ones that are tried."""
 PARTS = "parts"
 """The family of a model that is given by its matrices."""
 Forward = Callable[[np.ndarray], np.ndarray]
 """Tokens [batch, n] -> the model's own logits [batch, n, d_out] in float64."""
 
 
+def scaled(arrays: dict[str, np.ndarray], factors: np.ndarray) -> dict[str, np.ndarray]:
+    """`Reading.arrays` with what each head's logits are multiplied by, factors [L, H], in W_Q and b_Q."""
+    queries = {"W_Q": arrays["W_Q"] * factors[:, :, None, None], "b_Q": arrays["b_Q"] * factors[:, :, None]}
+    return {**arrays, **queries}
+
+
 @one_line
 @dataclass(frozen=True, eq=False)
 class Reading:
     """A model as it was read. arrays: W_E [V, D], W_pos [P, D], W_U [D, O], b_U [O], and per layer W_Q [L, H, D, d], W_K, W_V
-    [L, G, D, d], W_O [L, H, d, D], b_Q [L, H, d], b_K, b_V [L, G, d], b_O [L, D]; factors: what each layer's logits are
-    multiplied by; context: the longest to try where E has no positions. facts: every field that changes outputs, as it was
-    taken and on whose word; unknown: those that nobody says. witness: the live module whose outputs were compared, None where
+    [L, G, D, d], W_O [L, H, d, D], b_Q [L, H, d], b_K, b_V [L, G, d], b_O [L, D], the logits' factor in W_Q
+    and b_Q; context: the longest to try where E has no positions. facts: every field that changes outputs, as it was taken and
+    on whose word; unknown: those that nobody says. witness: the live module whose outputs were compared, None where
     there is nothing but the reading; coverage: on which inputs; forward: the module's own; difference: the largest relative
     one. ids [V]: of a part of a model (`first_layer`), the model's own token ids; tokens are then numbers 0 ... V-1, W_E has a
     row for each token at each position, and P is `context`. mlp: of each layer, behind its attention."""
@@ -45,7 +49,6 @@ class Reading:
     family: str
     title: str
     arrays: dict[str, np.ndarray]
-    factors: tuple[float, ...]
     attention: ModelAttention
     stream: bool
     context: int = ANY_LENGTH
@@ -130,13 +133,13 @@ class Reading:
         x = a["W_E"][self._token_rows(tokens)]
         if len(a["W_pos"]):
             x = x + a["W_pos"][: len(tokens)]
-        for layer, factor in enumerate(self.factors):
+        for layer in range(len(a["W_Q"])):
             W_Q, W_K, W_V, W_O, b_Q, b_K, b_V, b_O = (a[name][layer] for name in LAYER_ROLES)
             added = np.broadcast_to(b_O, x.shape)
             for head in range(len(W_Q)):
                 group = head * len(W_K) // len(W_Q)
                 q, k, v = (x @ W[g] + b[g] for W, b, g in ((W_Q, b_Q, head), (W_K, b_K, group), (W_V, b_V, group)))
-                added = added + attention(factor * q, k, places, layer=layer, head=head) @ v @ W_O[head]
+                added = added + attention(q, k, places, layer=layer, head=head) @ v @ W_O[head]
             x = x + added if self.stream else added
             x = x if self.mlp is None else x + self.mlp(x, layer)
         return np.asarray(x @ a["W_U"] + a["b_U"])
@@ -166,13 +169,11 @@ class Reading:
         return x
 
     def target(self) -> BiasedTarget:
-        """The target: factors in W_Q and b_Q, shared keys and values repeated, positions' rows below the tokens' in W_E."""
+        """The target: shared keys and values repeated, positions' rows below the tokens' in W_E."""
         a = self.arrays
         repeats = a["W_Q"].shape[1] // self.kv_heads
-        factors = np.array(self.factors)
         arrays = {name: np.repeat(a[name], repeats, axis=1) for name in ("W_K", "W_V", "b_K", "b_V")}
-        arrays["W_Q"], arrays["b_Q"] = a["W_Q"] * factors[:, None, None, None], a["b_Q"] * factors[:, None, None]
-        arrays |= {name: a[name] for name in ("W_O", "b_O", "W_U", "b_U")}
+        arrays |= {name: a[name] for name in ("W_Q", "b_Q", "W_O", "b_O", "W_U", "b_U")}
         arrays["W_E"] = np.concatenate([a["W_E"], a["W_pos"]])
         constant = np.zeros(self.d_in)
         constant[: len(a["W_E"])] = 1

@@ -11,14 +11,15 @@ import numpy as np
 
 from utfproof.weights import TensorFile, as_float64
 
+PART = "; the first layer's attention can be: from_model(model, tokens=[...], positions=n)"
 UNSUITABLE = (
     (
         r"(^|\.|_)(ln|norm|layer_?norm|rms_?norm|batch_?norm)[0-9]*(_|\.|$)|(^|\.)(ln_|norm_)|layernorm",
-        "it normalises, which is not linear",
+        "it normalises, which is not linear" + PART,
     ),
     (
         r"(^|\.)(mlp|ffn|ff|feed_?forward|experts?|fc|fc_?[0-9]+|c_fc|linear_?[0-9]+|W_in|W_out|W_gate)(\.|$)",
-        "it belongs to an MLP, which is not linear",
+        "it belongs to an MLP, which is not linear" + PART,
     ),
     (r"(rotary|rope|inv_freq|freqs)", "positions that rotate queries and keys are not learned positions of the stream"),
     (r"(rel_?pos|relative|alibi|position_?bias)", "relative positions change the logits beside queries and keys"),

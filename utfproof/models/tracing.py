@@ -1,28 +1,38 @@
 """The attention that a module computes, seen from outside: queries, keys, values and logits of each call.
 
-Probes can replace the heads' outputs. Fused calls (`scaled_dot_product_attention`) and products with a softmax between them are
-seen alike.
+Every form of attention (fused calls, einsum, products with a softmax between them) reaches torch's dispatcher as a batched
+product, a softmax and a batched product. Probes can replace the heads' outputs.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
+from difflib import get_close_matches
 from typing import Any
 
+import numpy as np
 import torch
-from torch.overrides import TorchFunctionMode
+from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from utfproof.errors import MalformedInput
+from utfproof.ground.resources import require_memory
+from utfproof.models.live import callers_code
 
-PRODUCTS = ("matmul", "__matmul__", "bmm", "baddbmm", "einsum")
-FUSED = ("query", "key", "value", "attn_mask", "dropout_p", "is_causal")
-"""Positional arguments of scaled_dot_product_attention."""
+FACTORS = {"bmm": (0, 1), "baddbmm": (1, 2)}
+"""Arguments of torch's batched products that are their factors."""
+
+
+LOGITS = 2**22
+"""Logits that one run of a model computes, about."""
 
 
 @dataclass
 class Call:
-    """One attention: queries [B, H, n, d], keys [B, G, n, d], values [B, G, n, d_v], logits [B, H, n, n] as the softmax takes
-    them, and what tanh was applied to before (None: no tanh)."""
+    """One attention: queries and keys [B, H, n, d], values [B, H, n, d_v], logits [B, H, n, n] as the softmax takes them, and
+    what tanh was applied to before (None: no tanh). Keys and values that heads share are repeated."""
 
     queries: Any
     keys: Any
@@ -38,125 +48,108 @@ class Reached(Exception):
         self.output = output
 
 
-class AttentionTrace(TorchFunctionMode):
-    """Records the attention calls of a batch. probe [B, H, n, d_v]: given in place of the heads' outputs. A softmax of float64
-    logits stays in float64, where the module asks for float32 (`upcast` says so then)."""
+class AttentionTrace(TorchDispatchMode):
+    """Records the attention calls of a batch.
 
-    def __init__(self, batch: int, probe: Any = None) -> None:
+    probe [B, H, n, d_v]: replaces the heads' outputs. Logits in float64 stay so where the module rounds them to float32, and
+    with `wide` queries and keys too; `single` then says that the module computes its logits or its softmax in float32.
+    """
+
+    def __init__(self, batch: int, probe: Any = None, wide: bool = False) -> None:
         super().__init__()
-        self.batch, self.probe, self.upcast = batch, probe, False
+        self.batch, self.probe, self.wide, self.single = batch, probe, wide, wide
         self.calls: list[Call] = []
-        self._scores: tuple[Any, Any, Any] | None = None
+        self._scores: tuple[Any, Any] | None = None
         self._tanh: tuple[Any, Any] | None = None
         self._open: Call | None = None
 
-    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        kwargs, name = kwargs or {}, getattr(func, "__name__", "")
-        if name == "scaled_dot_product_attention":
-            return self._fused(func, args, kwargs)
-        if name == "softmax" and self._scores is not None:
-            return self._softmax(func, args, dict(kwargs))
-        if name == "float" and self._scores is not None and args[0].dtype == torch.float64:
-            self.upcast = True
-            return args[0]
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs, name = kwargs or {}, func.overloadpacket.__name__
+        rounds = name == "_to_copy" and kwargs.get("dtype") == torch.float32 and args[0].dtype == torch.float64
+        if rounds and (self._scores is not None or (self.wide and args[0].ndim == 4)):
+            self.single, kwargs = True, {**kwargs, "dtype": torch.float64}
+        if name in ("_softmax", "_safe_softmax") and self._scores is not None:
+            self.at_softmax(args[0])
         out = func(*args, **kwargs)
         if name == "tanh" and self._scores is not None and self._tanh is None:
             self._tanh = (args[0], out)
-        product = _product(name, args, kwargs) if name in PRODUCTS else None
-        return out if product is None else self._multiplied(*product, out)
+        if name not in FACTORS:
+            return out
+        left, right = (args[i] for i in FACTORS[name])
+        return self._multiplied(left, right, out)
 
-    def _fused(self, func: Any, args: Any, kwargs: Any) -> Any:
-        given = dict(zip(FUSED, args, strict=False)) | kwargs
-        q, k, v, mask = given["query"], given["key"], given["value"], given.get("attn_mask")
-        if q.ndim != 4 or q.shape[-2] != k.shape[-2]:
-            raise MalformedInput(
-                f"its queries have shape {list(q.shape)} and its keys {list(k.shape)}: not one for each token"
-            )
-        scale = given.get("scale") or q.shape[-1] ** -0.5
-        logits = scale * (q @ k.repeat_interleave(q.shape[1] // k.shape[1], 1).transpose(-1, -2))
-        if given.get("is_causal"):
-            mask = torch.ones(q.shape[-2], q.shape[-2], dtype=torch.bool).tril()
-        if mask is not None:
-            logits = logits.masked_fill(~mask, float("-inf")) if mask.dtype == torch.bool else logits + mask
-        self.calls.append(Call(q, k, logits, v))
-        return func(*args, **kwargs) if self.probe is None else self.probe.clone()
-
-    def _softmax(self, func: Any, args: Any, kwargs: Any) -> Any:
-        logits = args[0] if args else kwargs["input"]
-        assert self._scores is not None  # softmax is looked at after scores alone
-        left, right, _ = self._scores
+    def at_softmax(self, logits: Any) -> None:
+        """The softmax of an attention takes these logits."""
+        assert self._scores is not None  # a softmax is looked at after scores alone
+        left, right = self._scores
         n = left.shape[-2]
         if logits.shape[-2:] != (n, n):
             raise MalformedInput(
                 f"its softmax is over {logits.shape[-1]} logits for {n} tokens: attention to no token (sinks)"
             )
-        if kwargs.get("dtype") is not None and logits.dtype == torch.float64:
-            self.upcast = self.upcast or kwargs["dtype"] != torch.float64
-            kwargs["dtype"] = None
-        q, k = self._by_heads(left), self._by_heads(right.transpose(-1, -2))
-        self._open = Call(q, k, self._by_heads(logits), None, self._tanh)
+        self.single = self.single or logits.dtype == torch.float32
+        q, k, z = (self._by_heads(x) for x in (left, right.transpose(-1, -2), logits))
+        self._open = Call(q, k, z, None, self._tanh)
         self._scores = self._tanh = None
-        return func(*args, **kwargs)
 
     def _by_heads(self, x: Any) -> Any:
         """[B, H, n, ...] of [B H, n, ...]."""
         return x.reshape(self.batch, -1, *x.shape[-2:])
 
-    def _multiplied(self, left: Any, right: Any, order: list[int] | None, out: Any) -> Any:
+    def _multiplied(self, left: Any, right: Any, out: Any) -> Any:
         """A product: the scores, or after a softmax the heads' outputs."""
         if self._open is None:
             if left.shape[-2] == right.shape[-1]:
-                self._scores = (left, right, order)
+                self._scores = (left, right)
             return out
-        if left.shape[-1] != right.shape[-2] or left.shape[-1] != self._open.logits.shape[-1]:
+        if left.shape[-1] != self._open.logits.shape[-1]:
             return out
         self._open.values = self._by_heads(right)
         self.calls.append(self._open)
         self._open = None
-        if self.probe is None:
-            return out
-        probe = self.probe if out.ndim == 4 else self.probe.flatten(0, 1)
-        return (probe if order is None else probe.permute(order)).reshape(out.shape).clone()
+        return out if self.probe is None else self.probe.to(out.dtype).reshape(out.shape).clone()
 
 
-def _product(name: str, args: Any, kwargs: Any) -> tuple[Any, Any, list[int] | None] | None:
-    """The factors [..., n, a] and [..., a, m] of a product, and for einsum how its output permutes [..., n, m]."""
-    if name == "baddbmm":
-        left, right = (kwargs[key] if key in kwargs else args[i] for i, key in ((1, "batch1"), (2, "batch2")))
-        return left, right, None
-    if name != "einsum":
-        given = (*args, *kwargs.values())
-        return (given[0], given[1], None) if given[0].ndim > 2 and given[1].ndim > 2 else None
-    equation, tensors = args[0], args[1] if isinstance(args[1], list | tuple) else args[1:]
-    inputs, _, output = str(equation).replace(" ", "").partition("->")
-    names = inputs.split(",")
-    if len(names) != 2 or "." in inputs or not output:
-        return None
-    first, second = names
-    batch = [c for c in first if c in second and c in output]
-    inner = [c for c in first if c in second and c not in output]
-    row, column = ([c for c in own if c not in other] for own, other in ((first, second), (second, first)))
-    if len(inner) != 1 or len(row) != 1 or len(column) != 1:
-        return None
-    left = tensors[0].permute([first.index(c) for c in (*batch, *row, *inner)])
-    right = tensors[1].permute([second.index(c) for c in (*batch, *inner, *column)])
-    order = [*batch, *row, *column]
-    return left, right, [order.index(c) for c in output]
+class _First(AttentionTrace):
+    """Stops at the first attention; active: the submodules that run, outermost first."""
+
+    active: list[tuple[str, Any]]
+
+    def at_softmax(self, logits: Any) -> None:
+        raise Reached(self.active[-1])
 
 
-def attention_before(module: Any, spot: Any, tokens: Any, probe: Any = None) -> tuple[AttentionTrace, Any]:
-    """The attention calls of `module` on tokens [B, n] until the submodule `spot` has run, and the output of that."""
-    trace = AttentionTrace(len(tokens), probe)
+@contextmanager
+def plain_products(trace: AttentionTrace) -> Iterator[AttentionTrace]:
+    """Runs torch's fused attentions as products that `trace` sees."""
+    fast = torch.backends.mha.get_fastpath_enabled()
+    torch.backends.mha.set_fastpath_enabled(False)
+    try:
+        with torch.no_grad(), sdpa_kernel(SDPBackend.MATH), trace:
+            yield trace
+    finally:
+        torch.backends.mha.set_fastpath_enabled(fast)
+
+
+def attention_calls(module: Any, tokens: Any) -> list[Call]:
+    """All attention calls of `module` on tokens [B, n]."""
+    with plain_products(AttentionTrace(len(tokens))) as trace:
+        module(tokens)
+    return trace.calls
+
+
+def output_at(module: Any, spot: Any, tokens: Any, trace: AttentionTrace | None = None) -> Any:
+    """The output of the submodule `spot` when `module` runs on tokens [B, n]; trace: what sees, or changes, its attention."""
 
     def reached(_: Any, __: Any, output: Any) -> None:
         raise Reached(output[0] if isinstance(output, tuple | list) else getattr(output, "last_hidden_state", output))
 
     handle = spot.register_forward_hook(reached)
     try:
-        with trace:
+        with torch.no_grad() if trace is None else plain_products(trace):
             module(tokens)
     except Reached as end:
-        return trace, end.output
+        return end.output
     finally:
         handle.remove()
     raise MalformedInput("the module named by upto does not run on tokens")
@@ -164,27 +157,106 @@ def attention_before(module: Any, spot: Any, tokens: Any, probe: Any = None) -> 
 
 def first_attention(module: Any, tokens: Any) -> tuple[str, Any]:
     """Name and submodule that computes the first attention of `module` on tokens [B, n]."""
-    active: list[tuple[str, Any]] = []
-
-    class Find(AttentionTrace):
-        def _softmax(self, func: Any, args: Any, kwargs: Any) -> Any:
-            raise Reached(active[-1])
-
-        def _fused(self, func: Any, args: Any, kwargs: Any) -> Any:
-            raise Reached(active[-1])
-
+    trace = _First(len(tokens))
+    trace.active = active = []
     handles = []
     for name, part in module.named_modules():
         handles.append(part.register_forward_pre_hook(lambda p, _, name=name: active.append((name, p))))
         handles.append(part.register_forward_hook(lambda *_: active.pop() and None))
     try:
-        with Find(len(tokens)):
+        with plain_products(trace):
             module(tokens)
     except Reached as end:
         return end.output
     finally:
         for handle in handles:
             handle.remove()
-    raise MalformedInput(
-        "no attention was seen: neither scaled_dot_product_attention nor a softmax between two products of torch"
-    )
+    raise MalformedInput("no attention was seen: no softmax between two batched products of torch")
+
+
+def submodule(twin: Any, upto: str | None, tokens: np.ndarray) -> tuple[str, Any]:
+    """Name and submodule whose output is asked for."""
+    if upto is None:
+        return first_attention(twin, torch.from_numpy(tokens))
+    spot = twin
+    for step in upto.split("."):
+        spot = spot[int(step)] if step.isdigit() and hasattr(spot, "__getitem__") else getattr(spot, step, None)
+    if not isinstance(spot, torch.nn.Module):
+        close = get_close_matches(upto, [name for name, _ in twin.named_modules()], 3, 0.4)
+        raise MalformedInput(f"upto {upto!r} names no submodule; close are {', '.join(close) or 'none'}")
+    return upto, spot
+
+
+class TracedPart:
+    """The module, run up to the attention output, on token numbers 0 ... T-1."""
+
+    def __init__(self, twin: Any, spot: Any, name: str, ids: np.ndarray, positions: int) -> None:
+        self.twin, self.spot, self.name, self.ids, self.positions = twin, spot, name, ids, positions
+        self.single = self.wide = False
+        self.wide = self.call(np.zeros((1, positions), dtype=np.int64)).queries.dtype == torch.float32
+
+    @property
+    def widened(self) -> str:
+        """Which of the module's own types are replaced, for people."""
+        what = "queries, keys, logits and softmax" if self.wide else "softmax"
+        return f", with {what} in float64 (its own are in float32)" if self.single else ""
+
+    def _output(self, tokens: np.ndarray, trace: AttentionTrace | None) -> np.ndarray:
+        """The output [batch, n, D] for tokens [batch, n]."""
+        with callers_code(f"{self.name} is not reached on tokens {list(tokens.shape)}"):
+            out = output_at(self.twin, self.spot, torch.from_numpy(self.ids[tokens]), trace)
+        if not isinstance(out, torch.Tensor) or out.shape[:2] != tokens.shape or out.ndim != 3:
+            raise MalformedInput(f"the output at {self.name} is not [batch, n, width] for tokens [batch, n]")
+        return np.asarray(out.detach().double().numpy())
+
+    def _traced(self, tokens: np.ndarray, probe: Any = None) -> tuple[Call, np.ndarray]:
+        """The one attention call on tokens [batch, n], and the output; probe: in place of the heads' outputs."""
+        trace = AttentionTrace(len(tokens), probe, self.wide)
+        out = self._output(tokens, trace)
+        self.single = trace.single
+        if len(trace.calls) != 1:
+            raise MalformedInput(
+                f"{len(trace.calls)} attentions are computed up to {self.name}: upto has to name the output of the first "
+                "layer's attention. Later layers read norms and MLPs of what attention mixed, which no theorem here serves"
+            )
+        return trace.calls[0], out
+
+    def call(self, tokens: np.ndarray) -> Call:
+        """The one attention call on tokens [batch, n]."""
+        return self._traced(tokens)[0]
+
+    def asked(self, tokens: np.ndarray) -> np.ndarray:
+        """Token numbers [batch, n] -> activations [batch, n, D]: the module's own, but for what `widened` says."""
+        return self._output(tokens, AttentionTrace(len(tokens), None, self.wide) if self.single else None)
+
+    def rows(self, max_memory: int | None) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Queries, keys and values [T P, H, d] of every token at every position."""
+        T, P, parts = len(self.ids), self.positions, []
+        first = self.call(np.zeros((1, P), dtype=np.int64))
+        H, d = first.queries.shape[1], max(first.queries.shape[-1], first.values.shape[-1])
+        require_memory(8 * 6 * T * P * H * d, f"the rows of {T} tokens at {P} positions", max_memory)
+        step = max(1, LOGITS // (H * P * P))
+        for start in range(0, T, step):
+            numbers = np.arange(start, min(T, start + step))
+            call = self.call(np.repeat(numbers[:, None], P, axis=1))
+            held = (call.queries, call.keys, call.values)
+            parts.append([x.transpose(1, 2).flatten(0, 1).double().numpy() for x in held])
+        q, k, v = (np.concatenate(part) for part in zip(*parts, strict=True))
+        return q, k, v
+
+    def output(self, heads: int, width: int) -> tuple[np.ndarray, np.ndarray]:
+        """W_O [H, d_v, D] and the bias [D], by probes in place of the heads' outputs."""
+        P, count = self.positions, heads * width
+        batch = -(-(count + 2) // P) + 1
+        slots = np.zeros((batch * P, count))
+        slots[1 : count + 1] = np.eye(count)
+        probe = torch.from_numpy(slots.reshape(batch, P, heads, width).transpose(0, 2, 1, 3).copy())
+        tokens = (np.arange(batch)[:, None] + np.arange(P)) % len(self.ids)
+        out = self._traced(tokens, probe)[1].reshape(batch * P, -1)
+        bias, rest = out[0], out[count + 1 :]
+        if np.abs(rest - bias).max() > 1e-12 * max(1.0, float(np.abs(out).max())):
+            raise MalformedInput(
+                f"the output at {self.name} holds more than the attention's: with all heads at zero it differs from token to "
+                "token (a residual stream, say). Name the module of the output's matrix instead"
+            )
+        return (out[1 : count + 1] - bias).reshape(heads, width, -1), bias

@@ -1,0 +1,95 @@
+"""What attention a module computes, measured on its logits: mask, window, cap, factor, bias and rotation."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from utfproof.attention import visible
+from utfproof.models.attention import LayerAttention, Rotary
+
+HIDDEN = -5e3
+"""Logits below this hide a key."""
+SAME = 1e-9
+"""Of a size: how far rotated queries may be from the measured rotation."""
+
+
+def measured_attention(queries: np.ndarray, keys: np.ndarray, call: Any) -> tuple[LayerAttention, np.ndarray]:
+    """The attention of a `tracing.Call`, and what q k^T is multiplied by, head by head [H].
+
+    queries, keys [B, H, n, d]: those whose products the logits are made of.
+    """
+    products, logits = queries @ keys.swapaxes(-1, -2), call.logits.double().numpy()
+    seen = logits > HIDDEN
+    causal, window = _mask(seen)
+    cap = None
+    if call.capped is not None:
+        inner, outer = (x.double().numpy().reshape(logits.shape) for x in call.capped)
+        shown = np.abs(outer) * seen
+        at = np.unravel_index(int(np.argmax(shown)), shown.shape)
+        cap = float(f"{logits[at] / outer[at]:.12g}") if shown[at] else None
+        logits = inner * (cap or 1.0)
+    scale, bias = _affine(products, logits, seen)
+    hidden = _hidden(seen, causal, window)
+    if hidden is not None:
+        bias = np.where(hidden, -np.inf, 0.0 if bias is None else bias)
+    return LayerAttention(causal, window, cap, bias), scale
+
+
+def measured_rotation(own: np.ndarray, turned: np.ndarray) -> Rotary | None:
+    """The rotation by positions that makes turned [B, H, n, d] of own, up to a factor for each coordinate; None if there is
+    none, or if it does not turn pairs of coordinates."""
+    first = _over((own[:, :, 0] * turned[:, :, 0]).sum((0, 1)), (own[:, :, 0] ** 2).sum((0, 1)))  # position 0 stays
+    turned = turned / np.where(first == 0, 1.0, first)
+    size = SAME * float(np.abs(own).max())
+    moved = np.abs(turned - own).max(axis=(0, 1, 2)) > size
+    r = int(moved.sum()) // 2
+    for adjacent in (True, False) if r and moved[: 2 * r].all() else ():
+        a, b = (np.arange(0, 2 * r, 2), np.arange(1, 2 * r, 2)) if adjacent else (np.arange(r), np.arange(r, 2 * r))
+        x, y, s, t = own[..., a], own[..., b], turned[..., a], turned[..., b]
+        norm = (x**2 + y**2).sum((0, 1))
+        found = Rotary(_over((x * s + y * t).sum((0, 1)), norm), _over((x * t - y * s).sum((0, 1)), norm), adjacent)
+        if np.abs(found(own, np.arange(own.shape[2])) - turned).max() <= size:
+            return found
+    return None
+
+
+def _over(parts: np.ndarray, whole: np.ndarray) -> np.ndarray:
+    """parts / whole, 0 where whole is."""
+    return np.divide(parts, whole, out=np.zeros_like(parts), where=whole > 0)
+
+
+def _mask(seen: np.ndarray) -> tuple[bool, int | None]:
+    """causal and window of the keys that are seen [B, H, n, n]: at most these are."""
+    n = seen.shape[-1]
+    distance = np.arange(n)[:, None] - np.arange(n)[None]
+    causal = not seen[..., distance < 0].any()
+    reach = int(np.abs(distance)[seen.any(axis=(0, 1))].max(initial=0)) + 1
+    return causal or n == 1, reach if reach < n else None
+
+
+def _hidden(seen: np.ndarray, causal: bool, window: int | None) -> np.ndarray | None:
+    """The keys [H, n, n] that a mask of positions hides beside these; None where there are none."""
+    places = np.arange(seen.shape[-1])
+    usual = visible(places, places, causal=causal, window=window)
+    hidden: np.ndarray = np.logical_not(seen.any(axis=0))
+    hidden = hidden if usual is None else np.logical_and(hidden, usual)
+    return hidden if hidden.any() else None
+
+
+def _affine(products: np.ndarray, logits: np.ndarray, seen: np.ndarray) -> tuple[np.ndarray, np.ndarray | None]:
+    """scale [H] and bias [H, n, n] with logits = scale q k^T + bias where keys are seen, up to a constant of each row; all
+    arguments [B, H, n, n]. The bias is None where it is rounding."""
+    scales, biases, own = [], [], np.arange(products.shape[-1])
+    for head in range(products.shape[1]):
+        x, y = (np.where(seen[:, head], part[:, head], 0.0) for part in (products, logits))
+        x, y = (part - part[:, own, own][..., None] for part in (x, y))
+        x, y = (np.where(seen[:, head], part, 0.0) for part in (x, y))
+        moved = [part - part.mean(axis=0) for part in (x, y)]  # a bias is the same for all tokens
+        size = float((moved[0] ** 2).sum())
+        shown = size > 1e-20 * float((x**2).sum())
+        scales.append(float((moved[0] * moved[1]).sum()) / size if shown else 1.0)
+        biases.append((y - scales[-1] * x).mean(axis=0))
+    noise = 1e-12 * max(1.0, float(np.abs(logits[seen]).max(initial=0.0)))
+    return np.array(scales), np.array(biases) if np.abs(biases).max() > noise else None
