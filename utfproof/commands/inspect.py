@@ -40,7 +40,7 @@ def inspect(
     """
     from utfproof.models.importing import read_file
     from utfproof.models.inspection import COMPOSED, inspect_model, skeleton
-    from utfproof.models.live import live_tensors, make_module
+    from utfproof.models.modules import live_tensors, make_module
 
     if module is None:
         file = read_file(model, max_memory)

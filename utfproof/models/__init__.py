@@ -11,7 +11,7 @@ from utfproof.models.comparison import Agreement
 from utfproof.models.embedding import Embedded, compare, embed_model
 from utfproof.models.first_layer import from_model
 from utfproof.models.importing import import_model, layouts, refuse_models
-from utfproof.models.live import make_module
+from utfproof.models.modules import make_module
 from utfproof.models.parts import from_parts
 from utfproof.models.probes import random_sequences
 from utfproof.models.reading import Reading

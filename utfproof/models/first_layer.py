@@ -13,8 +13,9 @@ import numpy as np
 
 from utfproof.errors import MalformedInput
 from utfproof.models.attention import ModelAttention
-from utfproof.models.live import callers_code, confirmed, in_float64, require_module, whole_model
+from utfproof.models.live import confirmed, whole_model
 from utfproof.models.measuring import measured_attention
+from utfproof.models.modules import callers_code, in_float64, require_module
 from utfproof.models.reading import Reading
 from utfproof.shapes import positive_integer
 

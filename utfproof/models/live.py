@@ -2,29 +2,30 @@
 
 from __future__ import annotations
 
-import copy
-import inspect
-import sys
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
 from dataclasses import replace
-from importlib import import_module
-from pathlib import Path
+from itertools import product
 from typing import Any
 
 import numpy as np
 
-from utfproof.errors import MalformedInput, ResourceLimit, UtfproofError
+from utfproof.errors import MalformedInput
 from utfproof.models.attention import ModelAttention
 from utfproof.models.comparison import AGREEMENT, Agreement, Comparison, Coverage
 from utfproof.models.families import BUFFERS, Arrays, Family, read_arrays, recognise
 from utfproof.models.measuring import measured_attention, measured_rotation
+from utfproof.models.modules import (
+    TWIN,
+    callers_code,
+    in_float64,
+    live_tensors,
+    module_outputs,
+    require_module,
+    require_torch,
+)
 from utfproof.models.probes import batches, probes, sequences
 from utfproof.models.reading import ANY_LENGTH, LAYER_ROLES, Forward, Reading, scaled
-from utfproof.weights import TensorFile
 
-TWIN = " in float64 and evaluation mode"
-"""How `in_float64` runs a module, for people."""
 SINGLE = 1e-5
 """Outputs that are computed in float32 differ by less."""
 FEW = 16
@@ -52,8 +53,9 @@ def whole_model(module: Any, seed: int = 0) -> Reading:
     if len(calls) != len(arrays["W_Q"]):
         raise file.refuse(f"{len(calls)} attentions are computed, its tensors are of {len(arrays['W_Q'])} layers")
     found: list[tuple[Reading, Agreement]] = []
-    for residual in (True, False):
-        reading = _measured(family, arrays, tokens, calls, residual)
+    for residual, learned in product((True, False), (True, False) if len(arrays["W_pos"]) else (True,)):
+        read = arrays if learned else {**arrays, "W_pos": arrays["W_pos"][:0]}  # which some models keep beside ALiBi
+        reading = _measured(family, read, tokens, calls, residual)
         few = [tokens for tokens, _ in zip(sequences(reading, seed), range(FEW), strict=False)]
         found.append((reading, _agreement(reading, forward, batches(reading, iter(few)))[0]))
         if found[-1][1].within(AGREEMENT):
@@ -67,7 +69,7 @@ def _calls(twin: Any, tokens: np.ndarray) -> list[Any]:
 
     place = type(twin).__name__
     with callers_code(f"{place} does not run on tokens {list(tokens.shape)}"):
-        calls = attention_calls(twin, _torch().from_numpy(tokens))
+        calls = attention_calls(twin, require_torch().from_numpy(tokens))
     if not calls:
         raise MalformedInput(f"{place}: no attention was seen, no softmax between two batched products of torch")
     return calls
@@ -115,12 +117,6 @@ def _measured(family: Family, arrays: Arrays, tokens: np.ndarray, calls: list[An
     return Reading(family.name, family.title, found, by_layer, residual, context=n, facts=facts)
 
 
-def require_module(module: Any) -> None:
-    """MalformedInput for what is no torch.nn.Module."""
-    if not isinstance(module, _torch().nn.Module):
-        raise MalformedInput(f"from_model takes a torch.nn.Module, got {type(module).__name__}")
-
-
 def confirmed(reading: Reading, forward: Forward, witness: str, seed: int = 0) -> Reading:
     """The reading with the module's own outputs as its witness, compared on `probes`. MalformedInput with the first output that
     differs."""
@@ -159,91 +155,3 @@ def _differs(reading: Reading, agreement: Agreement) -> str:
         "it was read as another function than its own forward pass computes: outputs differ by "
         f"{agreement.relative_difference:.3g} relative{single}.{first} It was taken as {reading.summary()}"
     )
-
-
-@contextmanager
-def callers_code(doing: str) -> Iterator[None]:
-    """Code of the caller's choice runs here: whatever ends it is MalformedInput, sys.exit too, whose code would pass for a
-    verdict; ResourceLimit where memory is used up. Ctrl-C stays an interrupt."""
-    try:
-        yield
-    except (KeyboardInterrupt, UtfproofError):
-        raise
-    except MemoryError as error:
-        raise ResourceLimit(f"{doing}: out of memory") from error
-    except BaseException as error:
-        lines = str(error).splitlines() or [""]
-        said = f"sys.exit({error.code!r})" if isinstance(error, SystemExit) else f"{type(error).__name__}: {lines[0]}"
-        raise MalformedInput(f"{doing}: {said[:200]}") from error
-
-
-def make_module(text: str, path: Path) -> Any:
-    """The module that `package.module:factory` makes of a file's path; a factory without parameters is called without.
-
-    This runs code of the caller's choice. MalformedInput where there is no such factory, or it fails."""
-    place, _, name = text.partition(":")
-    if not place or not name:
-        raise MalformedInput(f"--module takes package.module:factory, got {text!r}")
-    if "" not in sys.path:
-        sys.path.insert(0, "")
-    with callers_code(f"--module {text} is not found"):
-        factory = getattr(import_module(place), name)
-    if not callable(factory):
-        raise MalformedInput(f"--module {text} is no function")
-    with callers_code(f"--module {text} failed"):
-        return factory(str(path)) if inspect.signature(factory).parameters else factory()
-
-
-def _torch() -> Any:
-    try:
-        import torch
-    except ImportError as error:
-        raise MalformedInput("a live module needs torch, which is not installed") from error
-    return torch
-
-
-def in_float64(module: Any) -> Any:
-    """A copy in float64 on the CPU, in evaluation mode. MalformedInput where it cannot be copied."""
-    with callers_code(f"{type(module).__name__} cannot be copied to float64"):
-        twin = copy.deepcopy(module).cpu().double().eval()
-        for part in twin.modules():
-            if hasattr(
-                getattr(part, "cfg", None), "dtype"
-            ):  # TransformerLens computes in the type of its configuration
-                part.cfg.dtype = _torch().float64
-    return twin
-
-
-def live_tensors(module: Any) -> TensorFile:
-    """The module's parameters and buffers; names that wrappers repeat for one tensor are taken once. MalformedInput for those
-    that are not stored as dense numbers."""
-    tensors, types, place = {}, {}, type(module).__name__
-    with callers_code(f"{place} does not give its tensors"):
-        held = module.state_dict()
-    for name, value in held.items():
-        clean = name.replace("._original_component", "").replace("_orig_mod.", "")
-        if hasattr(value, "detach"):
-            with callers_code(f"{place}: tensor {clean} is not stored as dense numbers"):
-                tensors[clean] = value.detach().cpu().numpy().copy()  # a forward pass may change them
-            types[clean] = "F64"
-    return TensorFile(place, tensors, {}, types)
-
-
-def module_outputs(module: Any) -> Forward:
-    """Tokens [batch, n] -> the module's logits [batch, n, outputs] in float64. module: a torch.nn.Module or a function of a
-    tensor of tokens (int64)."""
-    torch, place = _torch(), getattr(module, "__name__", type(module).__name__)
-
-    def outputs(tokens: np.ndarray) -> np.ndarray:
-        given = torch.from_numpy(np.asarray(tokens, dtype=np.int64))
-        with torch.no_grad(), callers_code(f"{place} does not run on tokens {list(tokens.shape)}"):
-            found = module(given)
-            found = getattr(found, "logits", found)
-        found = found[0] if isinstance(found, tuple | list) and found else found
-        if not isinstance(found, torch.Tensor) or found.ndim not in (2, 3) or found.is_complex():
-            raise MalformedInput(f"{place} gives no logits [batch, n, outputs]")
-        with callers_code(f"{place} gives logits that are not stored as dense numbers"):
-            array = np.asarray(found.detach().cpu().double().numpy())
-        return array[None] if array.ndim == 2 and len(tokens) == 1 else array
-
-    return outputs

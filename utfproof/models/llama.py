@@ -11,7 +11,8 @@ from utfproof.attention import SoftmaxAttention
 from utfproof.constructions.llama import RHO, Block, LlamaClass, LlamaHost, LlamaLike, llama_host
 from utfproof.errors import MalformedInput
 from utfproof.ground.arrays import one_line
-from utfproof.models.live import SINGLE, callers_code, in_float64, module_outputs, require_module
+from utfproof.models.live import SINGLE
+from utfproof.models.modules import callers_code, in_float64, module_outputs, require_module
 
 BOUND = 8.0
 """Operator norms that a host is made for unless the caller says otherwise."""

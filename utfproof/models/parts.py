@@ -9,7 +9,8 @@ import numpy as np
 
 from utfproof.errors import MalformedInput
 from utfproof.models.attention import LayerAttention, ModelAttention, attention_kernel
-from utfproof.models.live import TWIN, confirmed, in_float64, module_outputs
+from utfproof.models.live import confirmed
+from utfproof.models.modules import TWIN, in_float64, module_outputs
 from utfproof.models.reading import ANY_LENGTH, PARTS, Reading, scaled
 from utfproof.systems.mlp import MLP
 

@@ -19,7 +19,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from utfproof.errors import MalformedInput
 from utfproof.ground.resources import require_memory
-from utfproof.models.live import callers_code
+from utfproof.models.modules import callers_code
 
 FACTORS = {"bmm": (0, 1), "baddbmm": (1, 2)}
 """Arguments of torch's batched products that are their factors."""
