@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 from utfproof.claims.grid import DEFAULT_GRID, Grid
 from utfproof.errors import MalformedFile, MalformedInput, NotDefined, Refuted, ResourceLimit, Undecided
 from utfproof.ground.notions import Notion
-from utfproof.shapes import Column, EffectiveHeadDimensionWarning, Shape, column_at, matching_dimension
+from utfproof.shapes import Column, EffectiveHeadDimensionWarning, Shape, column_at, column_index, matching_dimension
 
 if TYPE_CHECKING:
     from utfproof.certificates.format import Certificate
@@ -58,12 +58,9 @@ class Decision:
 
     def target(self) -> Target | None:
         """The isolating 0/1 target that the host cannot match, where a kernel vector refutes it."""
-        if self.column is None:
-            return None
         from utfproof.matching import isolating_target
-        from utfproof.shapes import column_index
 
-        return isolating_target(self.shape, column_index(self.shape, self.column))
+        return None if self.column is None else isolating_target(self.shape, column_index(self.shape, self.column))
 
     def __str__(self) -> str:
         answers = {True: "universal", False: "NOT universal", None: "undecided"}
@@ -155,12 +152,7 @@ def _host(build: Build, shape: Shape) -> Universal | None:
             raise MalformedInput(
                 f"the host at {shape} has {', '.join(map(str, found))}; give arrays {', '.join(PARTS)}"
             )
-        kind = {3: TiedUniversal, 4: Universal}.get(len(found["R_Q"].shape))
-        if kind is None or len(found["U"].shape) != 2:
-            raise MalformedInput(
-                f"R_Q of the host at {shape} has {len(found['R_Q'].shape)} axes and U {len(found['U'].shape)}, expected "
-                "[L, H, m, d], or [H, m, d] (tied), and [m, d_out]"
-            )
+        kind = TiedUniversal if len(found["R_Q"].shape) == 3 else Universal
         try:
             found = kind(shape, int(found["U"].shape[0]), *(found[name] for name in PARTS))
         except MalformedInput as error:
@@ -178,11 +170,13 @@ def _decide(host: Universal, shape: Shape, folder: Path) -> Decision:
     """Write the weights, certify them, and have the independent checker read the certificate."""
     from utfproof.certificates import checker
     from utfproof.certificates.prover import certify_weights
+    from utfproof.weights import write_host
 
     name = f"H{shape.heads}-L{shape.layers}-d{shape.head_dim}-in{shape.d_in}"
     weights = folder / f"{name}.safetensors"
-    _write(weights, host)
     try:
+        _require_float64(host)
+        write_host(weights, host)
         found = certify_weights(weights, layers=shape.layers, d_in=shape.d_in)
     except MalformedFile as error:  # the file is of our own making
         raise MalformedInput(f"the host at {shape}: {str(error).removeprefix(f'{weights}: ')}") from error
@@ -207,30 +201,15 @@ def _decide(host: Universal, shape: Shape, folder: Path) -> Decision:
     return Decision(shape, host.m, found.universal, reason, found, column)
 
 
-def _write(path: Path, host: Universal) -> None:
-    """The host's own numbers, unrounded: integers as int64, floats in their own format."""
+def _require_float64(host: Universal) -> None:
+    """MalformedInput for numbers that float64 would round: the verdict would be about another host."""
     import numpy as np
-    from safetensors.numpy import save
 
-    from utfproof.ground.files import write_bytes
-    from utfproof.weights import dense, host_metadata
+    from utfproof.weights import dense
 
-    def stored(matrix: Any) -> np.ndarray:
-        array = np.ascontiguousarray(dense(matrix))
-        if array.dtype.kind == "f" and array.dtype.itemsize <= 8:
-            return array
-        with contextlib.suppress(OverflowError, TypeError, ValueError):
-            whole = array.astype(object).astype(np.int64)
-            if (whole == array).all():
-                return whole
-        raise MalformedInput(f"the host holds {array.dtype} that is neither a float64 nor an int64; give one of these")
-
-    def grid(pick: Callable[[Any], Any]) -> np.ndarray:
-        out = np.stack([np.stack([stored(pick(host.maps(layer, head))) for head in heads]) for layer in layers])
-        return np.ascontiguousarray(out[0] if host.tied else out)
-
-    heads, layers = range(host.shape.heads), range(1 if host.tied else host.shape.layers)
-    tensors = {"R_Q": grid(lambda maps: maps.query), "R_K": grid(lambda maps: maps.key), "U": stored(host.U)}
-    names = ("R_V",) if host.R_Vo is None else ("R_Vv", "R_Vo")
-    tensors |= {name: grid(lambda maps, k=k: maps.value[k]) for k, name in enumerate(names)}  # type: ignore[misc]
-    write_bytes(path, save(tensors, metadata=host_metadata(host)))
+    heads = [host.maps(layer, head) for layer in range(host.shape.layers) for head in range(host.shape.heads)]
+    for matrix in [host.U, *(each for maps in heads for each in (maps.query, maps.key, *maps.value))]:
+        array = dense(matrix)
+        plain = array.dtype in (np.float64, np.float32, np.float16)
+        if not plain and (array.astype(object) != array.astype(np.float64).astype(object)).any():
+            raise MalformedInput(f"{array.dtype} numbers that no float64 holds; give integers or floats that it holds")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import fields
 from fractions import Fraction
 from typing import Any, TypeVar
@@ -134,26 +134,21 @@ def require_device(device: str) -> Any:
     return torch
 
 
-_OLD, _NEW, _REDUCED = "allow_tf32", "fp32_precision", "allow_bf16_reduced_precision_reduction"
-
-
 @contextmanager
 def whole_products(*, tf32: bool = False) -> Iterator[None]:
     """Products of torch's tensors in their own precision, whatever the process has set: TF32 (unless asked for) and sums of
     reduced precision are off inside, and as before outside."""
-    from torch.backends.cuda import matmul
+    import torch
 
-    # torch >= 2.9 has a second name for the first, and refuses to read the old one where the new one was set
-    before = {name: getattr(matmul, name) for name in (_REDUCED, _NEW) if hasattr(matmul, name)}
-    with suppress(RuntimeError):
-        before = {_OLD: getattr(matmul, _OLD), **before}
+    matmul = torch.backends.cuda.matmul
+    before = torch.get_float32_matmul_precision(), matmul.allow_bf16_reduced_precision_reduction
     try:
-        setattr(matmul, _OLD, tf32)  # sets both
-        setattr(matmul, _REDUCED, False)
+        torch.set_float32_matmul_precision("high" if tf32 else "highest")
+        matmul.allow_bf16_reduced_precision_reduction = False
         yield
     finally:
-        for name, value in before.items():
-            setattr(matmul, name, value)
+        torch.set_float32_matmul_precision(before[0])
+        matmul.allow_bf16_reduced_precision_reduction = before[1]
 
 
 T = TypeVar("T", bound=type)
