@@ -10,6 +10,7 @@ from utfproof.constructions import (
     commuting,
     gated,
     gated_models,
+    mlp_tree,
     pairs,
     random,
     residual,
@@ -68,22 +69,27 @@ _ALL = (
 )
 
 
+def _family(name: str) -> Construction | None:
+    """The host that a name with numbers stands for, such as mlp-5-6; None for other names."""
+    return gated_models.family(name) or mlp_tree.family(name)
+
+
 class _Registry(dict[str, Construction]):
     """Constructions by name. A name such as mlp-5-6 says the widths that a host of its family serves."""
 
     def __missing__(self, name: str) -> Construction:
-        found = gated_models.family(name)
+        found = _family(name)
         if found is None:
             raise KeyError(name)
         return found
 
     def __contains__(self, name: object) -> bool:
-        return super().__contains__(name) or (isinstance(name, str) and gated_models.family(name) is not None)
+        return super().__contains__(name) or (isinstance(name, str) and _family(name) is not None)
 
     def get(self, name: str, default: Any = None) -> Any:
         """The construction of that name, or the default."""
         found = super().get(name)
-        return found or gated_models.family(name) or default
+        return found or _family(name) or default
 
 
 CONSTRUCTIONS: dict[str, Construction] = _Registry({entry.name: entry for entry in _ALL})

@@ -25,7 +25,10 @@ from utfproof.systems import AugmentedTarget, Target, Universal
 from utfproof.systems.biases import BiasedTarget
 from utfproof.systems.mlp import MLP, MULTIPLYING
 
-FAMILY = "mlp-D-K serves targets with MLPs: stream width up to D, MLP width up to K, SwiGLU (others: mlp-D-K-gelu)"
+FAMILY = (
+    "mlp-D-K serves targets with MLPs: stream width up to D, MLP width up to K, SwiGLU (others: mlp-D-K-gelu); "
+    "mlp-tree-K those of any stream width"
+)
 _NAME = re.compile(rf"mlp-([1-9][0-9]{{0,5}})-(0|[1-9][0-9]{{0,5}})(?:-({'|'.join(MULTIPLYING)}))?")
 
 
@@ -108,23 +111,35 @@ def _with_activations(mlp: MLP, at: Places, layers: int) -> MLP:
     return mlp
 
 
+def served_target(
+    shape: Shape, width: int | None, hidden: int, activation: str, target: BiasedTarget | Target
+) -> BiasedTarget:
+    """The target with its biases apart. OutsideClass unless it has this shape, at most this width (None: any) and these hidden
+    units, and this activation."""
+    if isinstance(target, AugmentedTarget):
+        raise OutsideClass("give this host the target with its biases, not with biases absorbed")
+    if isinstance(target, Target):
+        target = BiasedTarget.plain(target)
+    mlp, D = target.mlp, target.width
+    K = 0 if mlp is None else mlp.width
+    if target.shape != shape or D > (width or D) or hidden < K:
+        raise OutsideClass(
+            f"this host serves {shape}, widths {width or 'of any size'} and {hidden}; the target has {target.shape}, "
+            f"{D} and {K}"
+        )
+    if mlp is not None and mlp.activation != activation:
+        raise OutsideClass(f"this host has the activation {activation}, the target {mlp.activation}")
+    return target
+
+
 def embed_gated_model(
     shape: Shape, m: int, width: int, hidden: int, activation: str, target: BiasedTarget | Target
 ) -> Array:
     """E [d_in, m], float64, for a target of this shape with or without MLPs and biases, on inputs with X c = 1 for the
     target's c. OutsideClass where the target is wider than the host, or has another activation."""
-    if isinstance(target, AugmentedTarget):
-        raise OutsideClass("give this host the target with its biases, not with biases absorbed")
-    if isinstance(target, Target):
-        target = BiasedTarget.plain(target)
+    target = served_target(shape, width, hidden, activation, target)
     mlp, D, heads = target.mlp, target.width, range(shape.heads)
     K = 0 if mlp is None else mlp.width
-    if target.shape != shape or D > width or hidden < K:
-        raise OutsideClass(
-            f"this host serves {shape}, widths {width} and {hidden}; the target has {target.shape}, {D} and {K}"
-        )
-    if mlp is not None and mlp.activation != activation:
-        raise OutsideClass(f"this host has the activation {activation}, the target {mlp.activation}")
     at, E, c = _places(shape, width, hidden), np.zeros((shape.d_in, m)), target.constant_vector()
 
     def hold(name: Any, values: Array) -> None:
