@@ -6,7 +6,6 @@ serves plain softmax (emulation lemma). The factor of the logits is not here: th
 
 from __future__ import annotations
 
-import base64
 import json
 import math
 from dataclasses import dataclass
@@ -96,30 +95,28 @@ class LayerAttention:
         return softmax(logits, seen)
 
     def document(self) -> dict[str, Any]:
-        """For JSON; tables as base64 of float64."""
-        out: dict[str, Any] = {"causal": self.causal, "window": self.window, "cap": self.cap}
-        out["bias"] = None if self.bias is None else _stored(self.bias)
+        """For JSON."""
+        rotary = None
         if self.rotary is not None:
-            tables = np.stack([self.rotary.cos, self.rotary.sin])
-            out["rotary"] = {**_stored(tables), "adjacent": self.rotary.adjacent}
-        return out
+            rotary = [self.rotary.cos.tolist(), self.rotary.sin.tolist(), self.rotary.adjacent]
+        bias = None if self.bias is None else self.bias.tolist()
+        return {"causal": self.causal, "window": self.window, "cap": self.cap, "bias": bias, "rotary": rotary}
 
     @staticmethod
     def of_document(document: Any) -> LayerAttention:
         """The inverse of `document`. ValueError, KeyError or TypeError for other documents."""
-        if not isinstance(document, dict):
-            raise TypeError(f"{document!r} describes no layer")
-        causal, window, cap, bias = (document[name] for name in ("causal", "window", "cap", "bias"))
-        _require(isinstance(causal, bool), "causal is true or false")
-        _require(window is None or (type(window) is int and window > 0), f"window {window!r}")
-        _require(cap is None or (_finite(cap) and cap != 0), f"cap {cap!r}")
-        turned = document.get("rotary")
+        causal, window, cap, bias, turned = (document[name] for name in ("causal", "window", "cap", "bias", "rotary"))
+        if not isinstance(causal, bool) or not (window is None or (type(window) is int and window > 0)):
+            raise ValueError(f"causal {causal!r}, window {window!r}"[:80])
+        if cap is not None and not (0 < abs(float(cap)) < math.inf):
+            raise ValueError(f"cap {cap!r}"[:80])
         rotary = None
         if turned is not None:
-            tables = _table(turned, "rotations")
-            _require(len(tables) == 2 and np.isfinite(tables).all(), f"rotations of shape {tables.shape}")
-            rotary = Rotary(tables[0], tables[1], bool(turned["adjacent"]))
-        return LayerAttention(causal, window, cap, None if bias is None else _table(bias, "biases"), rotary)
+            cos, sin = _table(turned[0], 2), _table(turned[1], 2)
+            if cos.shape != sin.shape or not np.isfinite([cos, sin]).all():
+                raise ValueError(f"rotations of shapes {cos.shape} and {sin.shape}")
+            rotary = Rotary(cos, sin, bool(turned[2]))
+        return LayerAttention(causal, window, cap, None if bias is None else _table(bias, 3), rotary)
 
     def unfit(self, heads: int, head_dim: int) -> str:
         """Why heads as these have no such attention; "" where they have."""
@@ -141,23 +138,11 @@ class LayerAttention:
         return ", ".join(parts)
 
 
-def _require(holds: Any, found: str) -> None:
-    if not holds:
-        raise ValueError(f"found {found[:80]}")
-
-
-def _finite(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
-
-
-def _stored(array: np.ndarray) -> dict[str, Any]:
-    return {"shape": list(array.shape), "table": base64.b64encode(array.astype("<f8").tobytes()).decode()}
-
-
-def _table(stored: Any, what: str) -> np.ndarray:
-    """An array [_, P, _] of a document."""
-    table = np.frombuffer(base64.b64decode(stored["table"], validate=True), "<f8").reshape(stored["shape"])
-    _require(table.ndim == 3 and table.size > 0 and not np.isnan(table).any(), f"{what} of shape {table.shape}")
+def _table(given: Any, axes: int) -> np.ndarray:
+    """A table of a document with this many axes. ValueError or TypeError for anything else."""
+    table = np.array(given, dtype=np.float64)
+    if table.ndim != axes or not table.size or np.isnan(table).any():
+        raise ValueError(f"a table of shape {table.shape}")
     return table
 
 

@@ -74,10 +74,11 @@ class _Said:
 
     def shown(self, family: Family, attention: ModelAttention, residual: bool) -> dict[str, str]:
         """Every fact on which outputs depend, with its source."""
+        plain = {"0": "none", "true": "yes", "false": "no"}
         rows = {"attention": attention.words(), "residual stream": "yes" if residual else "no"}
         for name in family.asked:
             value, source = self.values.get(name, ("as usual", "assumed: nobody says"))
-            rows[FACTS[name][0]] = f"{value} ({source})"
+            rows[FACTS[name][0]] = f"{plain.get(value, value)} ({source})"
         return rows
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from fractions import Fraction
-from math import gcd, lcm
 from typing import Any
 
 import numpy as np
@@ -80,29 +79,12 @@ def independent_columns(matrix: Any, at_most: int | None = None) -> list[int]:
     rows, columns = matrix.nrows(), matrix.ncols()
     if 0 in (rows, columns):
         return []
-    integers = _cleared(matrix)
+    integers = matrix.numer_denom()[0]
     reduced, rank = nmod_mat(integers, PRIME).rref()
     most = min(rows, columns) if at_most is None else min(rows, columns, at_most)
     if rank < most and integers.rank() > rank:
         return _first_columns(integers)
     return _pivots(reduced, int(rank))
-
-
-def _cleared(matrix: Any) -> Any:
-    """The matrix with each row, then each column times a number that makes it primitive integers: independent columns stay
-    so."""
-    from flint import fmpz_mat
-
-    rows, columns = matrix.nrows(), matrix.ncols()
-    table = [[matrix[i, j] for j in range(columns)] for i in range(rows)]
-    integers = []
-    for row in table:
-        common = lcm(*(int(x.q) for x in row))
-        whole = [int(x.p) * (common // int(x.q)) for x in row]
-        content = gcd(*whole) or 1
-        integers.append([x // content for x in whole])
-    contents = [gcd(*column) or 1 for column in zip(*integers, strict=True)]
-    return fmpz_mat([[x // c for x, c in zip(row, contents, strict=True)] for row in integers])
 
 
 def _first_columns(integers: Any) -> list[int]:
@@ -121,7 +103,7 @@ def extended_basis(known: Any, candidates: Any) -> tuple[list[int], list[int]]:
     both = stacked([rows_of(known, old), candidates])
     found = independent_rows(both)
     if found[: len(old)] != list(range(len(old))):
-        found = _first_columns(_cleared(both.transpose()))
+        found = _first_columns(both.transpose().numer_denom()[0])
     return old, [i - len(old) for i in found[len(old) :]]
 
 

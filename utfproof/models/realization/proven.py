@@ -9,43 +9,18 @@ E = W_E T, R_Q = T' W_Q, R_K = T' W_K, R_V = T' M T, U = T' W_U. Nothing is clai
 from __future__ import annotations
 
 from collections.abc import Sequence
-from fractions import Fraction
-from typing import Any
+from dataclasses import replace
+from math import log10
 
 import numpy as np
 
 from utfproof.attention import SoftmaxAttention
-from utfproof.emulation.enclosure import BallAttention
-from utfproof.errors import MalformedInput
-from utfproof.ground.arrays import exact
-from utfproof.models.realization import linear
-from utfproof.models.realization.hankel import Forms, forms
-from utfproof.shapes import Shape
+from utfproof.emulation.enclosure import enclose
 from utfproof.systems import Target, Universal
 
-BITS = 160
-"""Precision of the balls."""
-_Layers = list[list[tuple[Any, Any, Any]]]
-
-
-def _balls(array: np.ndarray) -> Any:
-    """A matrix of balls of radius 0, as far as the precision allows: floats are dyadic rationals."""
-    from flint import arb, arb_mat, fmpq
-
-    values = (Fraction(x) for x in exact(array).reshape(-1))
-    return arb_mat(*array.shape, [arb(fmpq(x.numerator, x.denominator)) for x in values])
-
-
-def _of_rationals(matrix: Any) -> Any:
-    from flint import arb, arb_mat
-
-    return arb_mat(matrix.nrows(), matrix.ncols(), [arb(x) for x in matrix.entries()])
-
-
-def _upper(number: Any) -> Fraction:
-    """The upper end of a ball's absolute value."""
-    significand, exponent = (int(x) for x in number.abs_upper().man_exp())
-    return significand * Fraction(2) ** exponent
+DIGITS = 12
+"""Decimal places of a proven error, relative to the largest output."""
+Maps = list[list[tuple[np.ndarray, np.ndarray, np.ndarray]]]
 
 
 class GivenInputs:
@@ -53,42 +28,38 @@ class GivenInputs:
     all inputs (1 where all are zero). rank: the largest m of `host`."""
 
     def __init__(self, target: Target, inputs: Sequence[np.ndarray], kernel: SoftmaxAttention) -> None:
-        from flint import ctx
+        self.target, self.kernel = target, kernel
+        self.inputs = [np.asarray(X, dtype=np.float64) for X in inputs]
+        self.outputs = [target.forward(X, kernel) for X in self.inputs]
+        largest = max(float(np.abs(Y).max()) for Y in self.outputs)
+        self.digits = max(1, DIGITS - round(log10(largest))) if largest else DIGITS
+        self._project()
+        host, E = self.host(1)
+        silent = replace(host, U=np.zeros_like(host.U))
+        at = int(np.argmax([np.abs(Y).max() for Y in self.outputs]))
+        self.scale = float(enclose(silent, target, E, self.inputs[at], kernel, self.digits).lower) or 1.0
 
-        held = forms(target)
-        self.shape, self.kernel = held.shape, kernel
-        if reason := kernel.unfit(held.shape.head_dim):
-            raise MalformedInput(reason)
-        with ctx.workprec(BITS):
-            self.inputs = [_balls(np.asarray(X)) for X in inputs]
-            heads = range(held.shape.heads)
-            layers = [
-                [tuple(_of_rationals(grid[layer][h]) for grid in (held.W_Q, held.W_K, held.M)) for h in heads]
-                for layer in range(held.shape.layers)
-            ]
-            W_E, W_U = _of_rationals(held.W_E), _of_rationals(held.W_U)
-            self.outputs = [self._run(X * W_E, layers, W_U) for X in self.inputs]
-            self.scale = max(_upper(x.abs_lower()) for Y in self.outputs for x in Y.entries()) or Fraction(1)
-        self._project(held, [np.asarray(X, dtype=np.float64) for X in inputs])
-
-    def _project(self, held: Forms, inputs: list[np.ndarray]) -> None:
+    def _project(self) -> None:
         """T' and T in float64."""
-
-        def floats(grid: list[list[Any]]) -> list[list[np.ndarray]]:
-            return [[linear.from_flint(x).astype(np.float64) for x in row] for row in grid]
-
-        self.W_Q, self.W_K, self.M = floats(held.W_Q), floats(held.W_K), floats(held.M)
-        (self.W_E, self.W_U), rows = floats([[held.W_E, held.W_U]])[0], []
-        for X in inputs:
+        shape = self.target.shape
+        self.W_E, self.W_U = (np.asarray(W) for W in (self.target.embedding(), self.target.unembedding()))
+        self.maps: Maps = [
+            [
+                (*self.target.parameters(layer, head)[:2], np.asarray(self.target.value_form(layer, head)))
+                for head in range(shape.heads)
+            ]
+            for layer in range(shape.layers)
+        ]
+        rows = []
+        for X in self.inputs:
             stream = X @ self.W_E
             rows.append(stream)
-            for layer in range(self.shape.layers):
+            for layer, heads in enumerate(self.maps):
                 added = np.zeros_like(stream)
-                for head in range(self.shape.heads):
-                    queries, keys = stream @ self.W_Q[layer][head], stream @ self.W_K[layer][head]
-                    pattern = self.kernel(queries, keys, np.arange(len(X)), layer=layer, head=head)
-                    added += pattern @ stream @ self.M[layer][head]
-                stream = stream + added if self.shape.residual else added
+                for head, (W_Q, W_K, M) in enumerate(heads):
+                    pattern = self.kernel(stream @ W_Q, stream @ W_K, np.arange(len(X)), layer=layer, head=head)
+                    added += pattern @ stream @ M
+                stream = stream + added if shape.residual else added
                 rows.append(stream)
         S, C = np.concatenate(rows), self._readers()
         U, sizes, V = np.linalg.svd(S @ C, full_matrices=False)
@@ -100,10 +71,10 @@ class GivenInputs:
     def _readers(self) -> np.ndarray:
         """C [D, D]: a square root of the readers' Gramian."""
         total = gramian = self.W_U @ self.W_U.T
-        for queries, keys, maps in reversed(list(zip(self.W_Q, self.W_K, self.M, strict=True))):
-            later = gramian if self.shape.residual else np.zeros_like(gramian)
-            gramian = later + sum(W @ W.T for W in (*queries, *keys)) + sum(M @ gramian @ M.T for M in maps)
-            total = gramian if self.shape.residual else total + gramian
+        for heads in reversed(self.maps):
+            later = gramian if self.target.shape.residual else np.zeros_like(gramian)
+            gramian = later + sum(W_Q @ W_Q.T + W_K @ W_K.T + M @ gramian @ M.T for W_Q, W_K, M in heads)
+            total = gramian if self.target.shape.residual else total + gramian
         values, vectors = np.linalg.eigh(total)
         root: np.ndarray = vectors * np.sqrt(np.clip(values, 0, None))
         return root
@@ -111,55 +82,24 @@ class GivenInputs:
     def host(self, m: int) -> tuple[Universal, np.ndarray]:
         """The host of m dimensions (at most the rank), and E [d_in, m]."""
         left, right = self.left[:m], self.right[:, :m]
-        R_Q, R_K = (np.array([[left @ matrix for matrix in row] for row in grid]) for grid in (self.W_Q, self.W_K))
-        R_V = np.array([[left @ matrix @ right for matrix in row] for row in self.M])
-        return Universal(self.shape, m, R_Q, R_K, R_V, left @ self.W_U), self.W_E @ right
+        R_Q, R_K = (np.array([[left @ maps[i] for maps in heads] for heads in self.maps]) for i in range(2))
+        R_V = np.array([[left @ M @ right for _, _, M in heads] for heads in self.maps])
+        return Universal(self.target.shape, m, R_Q, R_K, R_V, left @ self.W_U), self.W_E @ right
 
     def error(self, host: Universal, E: np.ndarray) -> float:
-        """At least max |UTF(X, E) - T(X)| over these inputs, over `scale`. MalformedInput where nothing finite is known."""
-        from flint import ctx
-
-        with ctx.workprec(BITS):
-            layers: _Layers = [
-                [(_balls(q), _balls(k), _balls(value[0])) for q, k, value in (host.maps(layer, h) for h in heads)]
-                for layer, heads in enumerate([range(self.shape.heads)] * self.shape.layers)
-            ]
-            rows, U, worst = _balls(E), _balls(np.asarray(host.U)), Fraction(0)
-            for X, its in zip(self.inputs, self.outputs, strict=True):
-                for x in (self._run(X * rows, layers, U) - its).entries():
-                    if not x.abs_upper().is_finite():
-                        raise MalformedInput("the error is not finite: weights are too large for it")
-                    worst = max(worst, _upper(x))
-        found = float(worst / self.scale)
-        return found if Fraction(found) >= worst / self.scale else float(np.nextafter(found, np.inf))
+        """At least max |UTF(X, E) - T(X)| over these inputs, over `scale`."""
+        proven = (enclose(host, self.target, E, X, self.kernel, self.digits).upper for X in self.inputs)
+        return float(np.nextafter(float(max(proven)) / self.scale, np.inf))
 
     def least_within(self, within: float) -> tuple[Universal, np.ndarray, float] | None:
         """The host of fewest dimensions among these, its E, and its proven error on the given inputs, at most `within` of their
         largest output; None where none is so close. Smaller hosts that do as well are not excluded."""
         for m in range(1, self.rank + 1):
             host, E = self.host(m)
+            seen = [host.forward(X, E, self.kernel) - Y for X, Y in zip(self.inputs, self.outputs, strict=True)]
+            if max(float(np.abs(apart).max()) for apart in seen) > within * self.scale:
+                continue  # float64 shows that it is further off, nearly always
             error = self.error(host, E)
             if error <= within:
                 return host, E, error
         return None
-
-    def _run(self, stream: Any, layers: Any, U: Any) -> Any:
-        """Outputs [n, d_out] of rows of a stream."""
-        from flint import arb_mat
-
-        shape: Shape = self.shape
-        places, attention = np.arange(stream.nrows()), BallAttention(self.kernel)
-        for layer, heads in enumerate(layers):
-            after = stream if shape.residual else None
-            for head, (query, key, value) in enumerate(heads):
-                pattern = attention(_array(stream * query), _array(stream * key), places, layer=layer, head=head)
-                added = arb_mat(*pattern.shape, list(pattern.reshape(-1))) * stream * value
-                after = added if after is None else after + added
-            stream = after
-        return stream * U
-
-
-def _array(matrix: Any) -> np.ndarray:
-    out = np.empty((matrix.nrows(), matrix.ncols()), dtype=object)
-    out.reshape(-1)[:] = matrix.entries()
-    return out
