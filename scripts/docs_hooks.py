@@ -65,7 +65,7 @@ def options() -> str:
     application = importlib.import_module("utfproof.cli.app").application
     text = ["# Options\n\nEvery command also has `--json`, `--max-seconds`, `--progress`, `--help` and `--help-all`.\n"]
     for name, command in leaves(typer.main.get_command(application()), ""):
-        common = (*importlib.import_module("utfproof.cli.command").COMMON, "help")
+        common = ("as_json", "max_seconds", "progress", "help_all", "help")
         rows = [option_row(parameter) for parameter in command.params if parameter.name not in common]
         text.append(f"\n## utfproof {name}\n\n{(command.help or '').strip()}\n\n")
         text.append(markdown_table(("option", "default", ""), rows) if rows else "")

@@ -8,7 +8,8 @@ import pytest
 import typer
 
 from utfproof.cli.app import application, run
-from utfproof.cli.registry import NAMES
+from utfproof.cli.options import WRITTEN
+from utfproof.cli.registry import NAMES, load, parameters
 
 
 def leaves(command, words=()):
@@ -20,54 +21,49 @@ def leaves(command, words=()):
 
 
 COMMANDS = dict(leaves(typer.main.get_command(application())))
-OWN_PARSER = ("check",)
-"""The checker's options are its own file's."""
+OUTPUTS = {
+    tuple(name.split()): [one.label for one in parameters(load(name)).values() if one.info.parser in WRITTEN]
+    for name in NAMES
+}
 
 
-def output_options(command):
-    return list(getattr(command.callback, "outputs", {}).values())
-
-
-def required(command):
+def required(words):
     """Arguments and options that the command cannot be parsed without."""
-    words = []
-    for parameter in command.params:
+    found = []
+    for parameter in COMMANDS[words].params:
         if parameter.required and parameter.param_type_name == "argument":
-            words.append("given")
-        elif parameter.required and parameter.opts[-1] not in output_options(command):
-            words += [parameter.opts[-1], "given"]
-    return words
+            found.append("tied" if parameter.name == "construction" else "given")
+        elif parameter.required and parameter.opts[-1] not in OUTPUTS[words]:
+            found += [parameter.opts[-1], "given"]
+    return found
 
 
-PAIRS = [
-    (words, *pair) for words, command in COMMANDS.items() for pair in itertools.combinations(output_options(command), 2)
-]
+PAIRS = [(words, *pair) for words in COMMANDS for pair in itertools.combinations(OUTPUTS[words], 2)]
 
 
 def test_there_are_commands_with_two_outputs():
-    assert {" ".join(words) for words, *_ in PAIRS} >= {"verify", "decide", "refute-lower"}
+    assert {" ".join(words) for words, *_ in PAIRS} >= {"verify", "decide"}
 
 
 @pytest.mark.parametrize(("words", "one", "other"), PAIRS)
-@pytest.mark.parametrize("spelling", ["out.file", "./out.file", "link.file", "here/../out.file"])
+@pytest.mark.parametrize("spelling", ["out.json", "./out.json", "link.json", "here/../out.json"])
 def test_two_outputs_never_share_a_file(words, one, other, spelling, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "here").mkdir()
-    (tmp_path / "out.file").write_text("old")
-    (tmp_path / "link.file").symlink_to("out.file")
-    command = COMMANDS[words]
-    assert run([*words, *required(command), *_others(command, {one, other}), one, "out.file", other, spelling]) == 2
+    (tmp_path / "out.json").write_text("old")
+    (tmp_path / "link.json").symlink_to("out.json")
+    assert run([*words, *required(words), *_others(words, {one, other}), one, "out.json", other, spelling]) == 2
     printed = capsys.readouterr()
     assert "name one file" in printed.err, printed.err
     assert one in printed.err
     assert other in printed.err
     assert len(printed.err.splitlines()) == 1
-    assert (tmp_path / "out.file").read_text() == "old"
+    assert (tmp_path / "out.json").read_text() == "old"
 
 
-def _others(command, given):
+def _others(words, given):
     """Required outputs other than the ones given."""
-    names = [p.opts[-1] for p in command.params if p.required and p.opts[-1] in output_options(command)]
+    names = [p.opts[-1] for p in COMMANDS[words].params if p.required and p.opts[-1] in OUTPUTS[words]]
     return list(itertools.chain.from_iterable((name, f"other{name}") for name in names if name not in given))
 
 
@@ -81,11 +77,9 @@ def test_an_output_never_takes_an_input_s_place(tmp_path, monkeypatch, capsys):
 
 @pytest.mark.parametrize("words", COMMANDS)
 def test_json_is_a_flag_and_progress_an_option(words):
-    if words == OWN_PARSER:
-        return
     options = {name: p for p in COMMANDS[words].params for name in p.opts}
     assert options["--json"].is_flag
-    assert options["--json"].help == "One JSON object on standard output, for machines."
+    assert options["--json"].help == "Print one JSON object, for machines."
     assert "--progress" in options
     assert not any(name.startswith("--json-") for name in options)
 
@@ -106,17 +100,18 @@ def test_help_is_whole_sentences(words, capsys, monkeypatch):
             assert sentence.endswith(".")
 
 
+@pytest.mark.parametrize("columns", [80, 100])
 @pytest.mark.parametrize("words", [(), ("search",), ("bench",), *COMMANDS])
-def test_help_fits_a_screen_and_has_an_example(words, capsys, monkeypatch):
-    monkeypatch.setenv("COLUMNS", "100")
+def test_help_fits_a_screen_and_has_an_example(words, columns, capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", str(columns))
     assert run([*words, "--help"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert len(lines) <= 40
-    assert max(map(len, lines)) <= 100
+    assert max(map(len, lines)) <= columns
     assert words not in COMMANDS or any("Example" in line for line in lines)
 
 
-@pytest.mark.parametrize("words", [words for words in COMMANDS if words != OWN_PARSER])
+@pytest.mark.parametrize("words", COMMANDS)
 def test_help_all_explains_every_option(words, capsys):
     printed = []
     for flag in ("--help", "--help-all"):

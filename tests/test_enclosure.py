@@ -15,7 +15,6 @@ from corpus import canonical
 from utfproof.attention import SoftmaxAttention, parse_kernel
 from utfproof.certificates import checker
 from utfproof.certificates.enclosures import certify_enclosure, numbers
-from utfproof.cli.options import Draw
 from utfproof.commands.enclose import decimal, named_host
 from utfproof.constructions import build_host, random_target
 from utfproof.emulation.compare import random_input
@@ -88,7 +87,9 @@ def test_exact_embeddings_are_within_any_number_of_digits(name, kernel, tmp_path
         found = enclose(host, target, E, X, attention, digits)
         assert found.verdict == ("within" if serves else "apart")
         assert found.units[1] == 1 or not serves
-    certificate = certify_enclosure(named_host(name, host, Draw(), None), host, target, E, X, attention, digits)
+    certificate = certify_enclosure(
+        named_host(name, host, 0, "uniform", "float64", None), host, target, E, X, attention, digits
+    )
     assert not certificate.universal
     assert code_of(written(tmp_path, certificate)) == 0
 
@@ -109,7 +110,9 @@ def test_float64_embeddings_are_apart_by_what_mpmath_says(name, kernel, tmp_path
         assert found.upper < Fraction(1, 10**10)
     floats = np.abs(host.forward(X, E, attention) - target.forward(X, attention)).max()
     assert abs(floats - float(found.upper)) < 1e-9
-    certificate = certify_enclosure(named_host(name, host, Draw(), None), host, target, E, X, attention, 40)
+    certificate = certify_enclosure(
+        named_host(name, host, 0, "uniform", "float64", None), host, target, E, X, attention, 40
+    )
     path = written(tmp_path, certificate)
     assert code_of(path) == 0
     low, high = found.units

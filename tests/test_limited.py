@@ -11,7 +11,7 @@ from corpus import CORPUS, canonical
 
 from utfproof.certificates import checker
 from utfproof.certificates.limited import Limited
-from utfproof.commands.check import _parsed
+from utfproof.cli.app import run
 
 GOOD = CORPUS / "valid" / "permutation-sparse-front-h1-l1-d1-in1-out1.json"
 
@@ -94,9 +94,7 @@ def command(*words):
 @pytest.mark.parametrize("option", [["--max-memory", "0"], ["--max-memory", "-1"], ["--max-memory", "4X"],
                                     ["--max-seconds", "0"], ["--max-seconds", "nan"], ["--max-seconds", "٤"]])  # fmt: skip
 def test_wrong_limits_are_refused(option):
-    with pytest.raises(SystemExit) as stop:
-        _parsed([*option, str(GOOD)])
-    assert stop.value.code == 2
+    assert run(["check", *option, str(GOOD)]) == 2
 
 
 @pytest.mark.full

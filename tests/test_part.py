@@ -158,7 +158,7 @@ def test_commands_embed_and_export_a_part(tmp_path, capsys, monkeypatch):
     monkeypatch.syspath_prepend(str(tmp_path.parent))
     E, module = tmp_path / "E.safetensors", tmp_path / "layer0.py"
     (tmp_path / "any").touch()
-    given = ["--module", f"{__name__}:make", "--tokens", "3,5,8..13", "--positions", str(P), "--upto", "attn.0"]
+    given = ["--module", f"{__name__}:make", "--tokens", "3,5,8..13", "--positions", str(P)]
     assert run(["embed", "sparse", str(tmp_path / "any"), *given, "-o", str(E)]) == 0
     assert f"sequences of at most {P} of 8 tokens" in " ".join(capsys.readouterr().out.split())
     assert run(["export", "sparse", str(E), "-o", str(module)]) == 0
@@ -167,7 +167,7 @@ def test_commands_embed_and_export_a_part(tmp_path, capsys, monkeypatch):
     assert (exported(module)(tokens) - own_activations(model, model.attn[0], tokens)).abs().max() < 1e-10
     with pytest.raises(ValueError, match="not among the ids"):
         exported(module)(tokens + 1)
-    assert run(["embed", "sparse", str(tmp_path / "any"), *given[:2], "--upto", "attn.0", "-o", str(E)]) == 2
+    assert run(["embed", "sparse", str(tmp_path / "any"), *given[:2], "--positions", "3", "-o", str(E)]) == 2
 
 
 def test_a_part_is_emulated_with_its_biases(tmp_path, capsys):
@@ -190,7 +190,7 @@ def test_a_part_is_emulated_with_its_biases(tmp_path, capsys):
     for host in ("sparse", "random"):
         assert run(["emulate", host, *given, "--attention", "causal", "--context", "1,4"]) == 0
         assert "outputs agree" in capsys.readouterr().out
-    assert run(["emulate", "sparse", *given[:2], *given[-2:], "--upto", "attn.0"]) == 2
+    assert run(["emulate", "sparse", *given[:2], *given[-2:], "--positions", "3"]) == 2
     assert run(["emulate", "sparse", *given[:-2], "-H", "2", "-L", "1", "-d", "1", "--d-in", "2"]) == 2
 
 

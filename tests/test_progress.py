@@ -42,8 +42,8 @@ def test_stages_are_silent_without_a_listener_and_end_with_an_error():
 
 
 SLOW = (
-    "import time\nfrom utfproof.cli.display import shown\nfrom utfproof.ground.progress import stage\n"
-    "with shown({mode!r}):\n"
+    "import time\nfrom utfproof.cli.entry import watched\nfrom utfproof.ground.progress import stage\n"
+    "with watched({mode!r}):\n"
     "    with stage('first thing', 8, unit='pieces') as doing:\n"
     "        for _ in range(8):\n            time.sleep(0.25)\n            doing.advance()\n"
     "    with stage('second thing'):\n        time.sleep(0.1)\n"

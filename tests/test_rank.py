@@ -40,7 +40,6 @@ REFUSED = {
     "text": (["words.npy"], 2, "have no residues here"),
     "no npy": (["garbage.npy"], 2, "cannot read"),
     "infinite": (["infinite.npy"], 2, "inf"),
-    "composite": (["small.npy", "--prime", "9"], 2, "odd prime"),
     "little memory": (["small.npy", "--max-memory", "1M"], 3, "--max-memory"),
 }
 

@@ -15,8 +15,8 @@ import typer
 
 from utfproof import __version__
 from utfproof.cli import signals
-from utfproof.cli.command import WIDTH, Group, Shown
-from utfproof.cli.output import plain
+from utfproof.cli.entry import Group, Shown, entry
+from utfproof.cli.outcome import plain
 from utfproof.cli.registry import GROUPS, NAMES, help_of, load
 from utfproof.errors import UtfproofError, install
 
@@ -25,9 +25,8 @@ READER_LEFT = 141
 OUTPUT_FAILED = 74
 INTERNAL_ERROR = 70
 """Outside 0 ... 4, so that a script never takes a failure for a verdict."""
-_NO_NAMES = {getattr(errno, name) for name in ("ENAMETOOLONG", "ELOOP") if hasattr(errno, name)}
-"""What the system says of names that no file can have."""
-
+WIDTH = 100
+"""Columns of a help text, at most."""
 EXTRAS = ("torch", "matplotlib", "dask", "distributed", "pyarrow")
 """Packages that are installed on request."""
 
@@ -45,8 +44,8 @@ def root(
 
 
 def application(first: str | None = None, *, outlined: bool = False) -> typer.Typer:
-    """The command line with the commands of this first word, with all of them where none is said; outlined: their names and
-    sentences alone, for --help and for a name that is none, without importing them."""
+    """The command line with the commands of this first word, all of them by default; outlined: their names and sentences
+    alone, without importing them."""
     app = typer.Typer(
         name="utfproof",
         cls=Group,
@@ -55,59 +54,36 @@ def application(first: str | None = None, *, outlined: bool = False) -> typer.Ty
         epilog="Example: utfproof certify tied -H 4 -L 2 -d 24 --d-in 4 -o tied.json; utfproof check tied.json",
         no_args_is_help=True,
         context_settings={"max_content_width": WIDTH},
-        add_completion=True,
         pretty_exceptions_enable=False,
         rich_markup_mode=None,
     )
     app.callback()(root)
-    made: dict[str, typer.Typer] = {}
-    for entry in NAMES:
-        word, grouped, name = entry.partition(" ")
+    groups: dict[str, typer.Typer] = {}
+    for name in NAMES:
+        word, _, inner = name.partition(" ")
         if first not in (None, word):
             continue
-        if grouped and word not in made:
-            made[word] = typer.Typer(cls=Group, help=GROUPS[word], no_args_is_help=True, rich_markup_mode=None)
-            app.add_typer(made[word], name=word)
-        place, name = (made[word], name) if grouped else (app, word)
-        if outlined:
-            place.command(name, help=help_of(entry), cls=Shown)(lambda: None)
-        else:
-            load(entry).register(place, name)
+        if inner and word not in groups:
+            groups[word] = typer.Typer(cls=Group, help=GROUPS[word], no_args_is_help=True, rich_markup_mode=None)
+            app.add_typer(groups[word], name=word)
+        function: Callable[..., Any] = (lambda: None) if outlined else load(name)
+        if not outlined and name != "check":  # which prints the checker's own lines
+            function = entry(name, function)
+        place = groups[word] if inner else app
+        settings = {"max_content_width": WIDTH}
+        place.command(inner or word, help=help_of(name), cls=Shown, context_settings=settings)(function)
     return app
 
 
 def _asked_for(arguments: list[str]) -> typer.Typer:
-    """The command line that these arguments need: one command, none for the version, outlines for help and for a name that is
-    none; all where a shell asks how to complete them, or where options come first."""
+    """The command line that these arguments need: one command, none for the version, outlines for help and for an unknown
+    name; all where a shell asks how to complete them, or where options come first."""
     if any(name.endswith("_COMPLETE") for name in os.environ):
         return application()
     first = arguments[0] if arguments else "--help"
     if first == "--version" or any(first == name.partition(" ")[0] for name in NAMES):
         return application(first)
     return application(outlined=first == "--help" or not first.startswith("-"))
-
-
-def _one_line(text: str) -> str:
-    return plain(" ".join(text.split()))
-
-
-def _say_all(notes: dict[str, None]) -> None:
-    """The notes of a command, each of them once."""
-    while notes:
-        _say(f"note: {_one_line(notes.popitem()[0])}")
-
-
-def _say(line: str) -> None:
-    """A line on standard error; where that is gone too, the exit code has to do."""
-    with contextlib.suppress(OSError, ValueError):
-        if sys.stderr is not None:
-            print(line, file=sys.stderr, flush=True)
-
-
-def _drop_output() -> None:
-    """Nothing more can be said, and the interpreter must not try to flush at exit."""
-    with contextlib.suppress(OSError, ValueError, AttributeError):  # there may be no output at all
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def run(arguments: list[str], *, begin: Callable[[], None] | None = None) -> int:
@@ -141,45 +117,11 @@ def run(arguments: list[str], *, begin: Callable[[], None] | None = None) -> int
             return _failure(error)
 
 
-def _has_folder() -> bool:
-    """Whether the working directory is there."""
-    try:
-        return bool(os.getcwd())
-    except OSError:
-        return False
-
-
-def _flush() -> None:
-    if sys.stdout is not None:
-        sys.stdout.flush()
-
-
-def _system_failure(error: OSError) -> int:
-    """The same where the system would not have it; files are handled where they are opened."""
-    if isinstance(error, BrokenPipeError):
-        _drop_output()  # the reader left
-        return READER_LEFT
-    if isinstance(error, FileNotFoundError) and not _has_folder():
-        _say("utfproof: the working directory does not exist any more; change to one that does")
-        return 2
-    if error.errno in _NO_NAMES and error.filename is not None:
-        _say(f"utfproof: nothing can be called {_one_line(str(error.filename))}: {error.strerror}")
-        return 2
-    # the output, or a temporary folder
-    _say(f"utfproof: cannot write the output: {_one_line(str(error.strerror or error))}")
-    _drop_output()
-    return OUTPUT_FAILED
-
-
-def _is_out_of_memory(error: BaseException) -> bool:
-    """Of Python, of a device of torch, or of torch on the processor, which has no class of its own for it."""
-    if isinstance(error, RuntimeError):
-        return type(error).__name__ == "OutOfMemoryError" or "DefaultCPUAllocator" in str(error)
-    return isinstance(error, MemoryError)
+# --- what ended a command ------------------------------------------------------------------------------------------
 
 
 def _failure(error: BaseException) -> int:
-    """The exit code of what ended a command, and its line."""
+    """The exit code of what ended a command; its line is printed."""
     if isinstance(error, SystemExit) and isinstance(error.__context__, BrokenPipeError):
         error = error.__context__  # Typer makes it exit code 1, which is a verdict here
     if isinstance(error, typer.Exit | SystemExit):  # a verdict; SystemExit: the checker's own argument parser
@@ -197,27 +139,87 @@ def _failure(error: BaseException) -> int:
         _say(f"utfproof: {_one_line(str(error))}" if kept else signals.line(number))
         _drop_output()
         return signals.code(number)
-    if isinstance(error, UtfproofError):
-        _say(f"utfproof: {_one_line(str(error))}")
-        return error.exit_code
-    if _is_out_of_memory(error):
-        _say("utfproof: out of memory; choose a smaller shape or lower --max-memory")
-        return 3
-    if isinstance(error, OSError):
-        return _system_failure(error)
-    # usage errors of the argument parser carry their own message; anything else is a bug, and no verdict
-    if isinstance(error, ModuleNotFoundError) and (error.name or "").partition(".")[0] in EXTRAS:
-        package = (error.name or "").partition(".")[0]
-        _say(f"utfproof: this needs {package}, which is not installed: {install(package)}")
-        return 2
     if type(error).__name__ == "NoArgsIsHelpError":  # a group without its command: the help, as it is
         _say(str(error))
         return 2
-    if hasattr(error, "format_message"):
-        _say(f"utfproof: {_one_line(error.format_message())} (see --help)")
-        return 2
-    if os.environ.get("UTFPROOF_DEBUG"):
+    code, line = _said(error)
+    if code == INTERNAL_ERROR and os.environ.get("UTFPROOF_DEBUG"):
         raise error
+    if line:
+        _say(f"utfproof: {_one_line(line)}")
+    if code in (READER_LEFT, OUTPUT_FAILED):
+        _drop_output()
+    return code
+
+
+def _said(error: BaseException) -> tuple[int, str]:
+    """Exit code and line of an error; no line where nobody reads it."""
+    if isinstance(error, UtfproofError):
+        return error.exit_code, str(error)
+    if _is_out_of_memory(error):
+        return 3, "out of memory; choose a smaller shape or lower --max-memory"
+    if isinstance(error, BrokenPipeError):
+        return READER_LEFT, ""
+    if isinstance(error, FileNotFoundError) and not _has_folder():
+        return 2, "the working directory does not exist any more; change to one that does"
+    if isinstance(error, OSError):  # files are handled where they are opened
+        if error.errno in (errno.ENAMETOOLONG, errno.ELOOP) and error.filename is not None:
+            return 2, f"nothing can be called {error.filename}: {error.strerror}"
+        return OUTPUT_FAILED, f"cannot write the output: {error.strerror or error}"
+    package = (getattr(error, "name", None) or "").partition(".")[0]
+    if isinstance(error, ModuleNotFoundError) and package in EXTRAS:
+        return 2, f"this needs {package}, which is not installed: {install(package)}"
+    if type(error) is typer.BadParameter and error.param is not None:
+        label = max(error.param.opts, key=len)
+        label = label if label.startswith("-") else label.upper()
+        return 2, f"{label} {error.message} (see --help)"
+    if hasattr(error, "format_message"):  # of the argument parser
+        return 2, f"{error.format_message()} (see --help)"
     what = _one_line(f"{type(error).__name__}: {error}")[:300]
-    _say(f"utfproof: internal error, nothing was decided: {what}; please report it (UTFPROOF_DEBUG=1 shows where)")
-    return INTERNAL_ERROR
+    return (
+        INTERNAL_ERROR,
+        f"internal error, nothing was decided: {what}; please report it (UTFPROOF_DEBUG=1 shows where)",
+    )
+
+
+def _is_out_of_memory(error: BaseException) -> bool:
+    """Of Python, of a device of torch, or of torch on the processor, which has no class of its own for it."""
+    if isinstance(error, RuntimeError):
+        return type(error).__name__ == "OutOfMemoryError" or "DefaultCPUAllocator" in str(error)
+    return isinstance(error, MemoryError)
+
+
+def _has_folder() -> bool:
+    """Whether the working directory is there."""
+    try:
+        return bool(os.getcwd())
+    except OSError:
+        return False
+
+
+def _one_line(text: str) -> str:
+    return plain(" ".join(text.split()))
+
+
+def _say_all(notes: dict[str, None]) -> None:
+    """The notes of a command, each of them once."""
+    while notes:
+        _say(f"note: {_one_line(notes.popitem()[0])}")
+
+
+def _say(line: str) -> None:
+    """A line on standard error; where that is gone too, the exit code has to do."""
+    with contextlib.suppress(OSError, ValueError):
+        if sys.stderr is not None:
+            print(line, file=sys.stderr, flush=True)
+
+
+def _flush() -> None:
+    if sys.stdout is not None:
+        sys.stdout.flush()
+
+
+def _drop_output() -> None:
+    """Nothing more can be said, and the interpreter must not try to flush at exit."""
+    with contextlib.suppress(OSError, ValueError, AttributeError):  # there may be no output at all
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -1,164 +1,180 @@
-"""Options that several commands share, and how an option is declared: `name: Annotated[type, option(...)] = default`."""
+"""Options that several commands share, as annotated types for Typer, and how their words are read.
+
+A reader raises `typer.BadParameter`; its message follows the option's name.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+import re
+from collections.abc import Callable, Sequence
+from functools import partial
 from math import inf
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from utfproof.errors import MalformedInput, choose
-from utfproof.ground.laws import DTYPES, LAWS, check_seed
-from utfproof.ground.processes import check_parallel
+from utfproof.ground.laws import DTYPES, LAWS
+from utfproof.ground.notions import Notion
 from utfproof.ground.resources import parse_bytes
-from utfproof.shapes import Shape, positive_integer
+from utfproof.shapes import Shape
 
-Check = Callable[[str, Any], Any]
-"""From the option's name and a value to the value; MalformedInput for one that it cannot be."""
-DIMENSIONS = ("heads", "layers", "head_dim", "d_in", "d_out")
+ADVANCED = "Advanced"
+rare = partial(typer.Option, rich_help_panel=ADVANCED)
+"""An option that --help names and --help-all explains."""
 
-
-@dataclass(frozen=True)
-class More:
-    """What an option is beside Typer's part.
-
-    written: a file that the command writes; document: its --json document goes there. aside: no key of a sweep (it says where
-    and how one run is shown). advanced: shown by --help-all alone.
-    """
-
-    check: Check | None = None
-    written: bool = False
-    document: bool = False
-    aside: bool = False
-    advanced: bool = False
+# --- how words are read --------------------------------------------------------------------------------------------
 
 
-def option(
-    help_text: str,
-    *names: str,
-    metavar: str | None = None,
-    choices: Sequence[str] = (),
-    check: Check | None = None,
-    parser: Callable[[Any], Any] | None = None,
-    **more: Any,
-) -> Any:
-    """An option; `names` where it is not called --NAME, `more` as in `More`."""
-    if choices:
-        help_text, check = f"{help_text}: {', '.join(choices)}.", one_of(choices)
-    info = typer.Option(*names, help=help_text, metavar=metavar, parser=parser)
-    info.more = More(check, **more)
-    return info
+def quoted(value: str) -> str:
+    """For a message: cut where it is long."""
+    return repr(value if len(value) <= 60 else f"{value[:60]}…")
 
 
-def argument(help_text: str, *, metavar: str | None = None, **more: Any) -> Any:
-    """A word of the command line without an option."""
-    info = typer.Argument(help=help_text, metavar=metavar)
-    info.more = More(**more)
-    return info
+def one_of(choices: Sequence[str]) -> Callable[[str], str]:
+    """A reader of one of these words."""
 
-
-def written(help_text: str, *names: str, **more: Any) -> Any:
-    """A file that the command writes. No two of them, and none of the command's inputs, may be one file."""
-    return option(help_text, *names, written=True, **more)
-
-
-# --- checks --------------------------------------------------------------------------------------------------------
-
-
-def one_of(choices: Sequence[str]) -> Check:
-    """One of these words."""
-
-    def check(label: str, value: str) -> str:
-        word = value if value in choices else value.replace(" ", "-")  # a notion, as documents have it
+    def read(word: str) -> str:
+        word = word if word in choices else word.replace(" ", "-")  # as documents have it
         if word not in choices:
-            raise MalformedInput(f"{label} {value!r} is unknown; {choose(value, choices)}")
+            raise typer.BadParameter(f"{quoted(word)} is unknown; {choose(word, choices)}")
         return word
 
-    return check
+    return read
 
 
-def seed(label: str, value: int) -> int:
+def whole(value: Any) -> int:
+    """An integer in digits: int() takes 1_0 and spaces as well."""
+    if not isinstance(value, int) and not re.fullmatch("[+-]?[0-9]{1,4000}", value, re.ASCII):
+        raise typer.BadParameter(f"{quoted(value)} is not a valid integer")
+    return int(value)
+
+
+def positive(value: Any) -> int:
+    """An integer from 1 on."""
+    number = whole(value)
+    if number < 1:
+        raise typer.BadParameter(f"must be a positive integer, got {number}")
+    return number
+
+
+def seed(value: Any) -> int:
     """A seed of the generator."""
-    check_seed(value)
-    return value
+    number = whole(value)
+    if not 0 <= number < 2**64:
+        raise typer.BadParameter(f"must be an integer from 0 to 2^64 - 1, got {number}")
+    return number
 
 
-def amount(label: str, value: float) -> float:
-    """A positive, finite number."""
-    if not 0 < value < inf:
-        raise MalformedInput(f"{label} must be positive{' and finite' * (value > 0)}, got {value:g}")
-    return value
+def parallel(value: Any) -> int:
+    """Threads or processes."""
+    number = whole(value)
+    if not 1 <= number <= 1024:
+        raise typer.BadParameter(f"must be an integer from 1 to 1024, got {number}")
+    return number
+
+
+def amount(value: Any) -> float:
+    """A positive, finite number; float() takes 1_0 and spaces as well."""
+    try:
+        number = float(value)
+        readable = not isinstance(value, str) or re.fullmatch("[!-^`-~]+", value)
+    except ValueError:
+        readable = None
+    if not readable:
+        raise typer.BadParameter(f"{quoted(value)} is not a valid float")
+    if not 0 < number < inf:
+        raise typer.BadParameter(f"must be positive and finite, got {number:g}")
+    return number
 
 
 def memory(value: Any) -> int:
     """Bytes, from words such as 4G."""
     try:
         return parse_bytes(value) if isinstance(value, str) else int(value)
+    except MalformedInput:
+        raise typer.BadParameter(f"{quoted(value)} is not a size; write for example 512M or 4G") from None
+
+
+def known_construction(name: str) -> str:
+    """The name of a construction."""
+    from utfproof.constructions import construction
+
+    try:
+        return construction(name).name
     except MalformedInput as error:
-        raise typer.BadParameter(str(error)) from error
+        raise typer.BadParameter(str(error).removeprefix("construction ")) from None
 
 
-def parallel(label: str, value: int) -> int:
-    """Threads or processes."""
-    return check_parallel(label, value)
+def path(value: Any) -> Path:
+    """A file or a folder; Path takes the empty name, of a variable that is not set, for the working directory."""
+    if value == "":
+        raise typer.BadParameter("has an empty name; name a file or a folder, '.' for the working directory")
+    return Path(value)
 
+
+def file_to_write(value: Any) -> Path:
+    """A file; Path forgets that a name ends like a folder's."""
+    if isinstance(value, str) and value.endswith("/"):
+        raise typer.BadParameter(f"{value} names a folder; name a file")
+    return path(value)
+
+
+def certificate_to_write(value: Any) -> Path:
+    """A file whose name ends in .json."""
+    found = file_to_write(value)
+    if found.suffix != ".json":
+        raise typer.BadParameter(f"{found}: a certificate's file name ends in .json")
+    return found
+
+
+READERS: dict[Any, Callable[[Any], Any]] = {int: positive, float: amount, Path: path}
+"""Of options that name no reader, by their type."""
+
+
+def choice(help_text: str, words: Sequence[str], *, panel: str | None = None) -> Any:
+    """An option whose value is one of these words."""
+    text = f"{help_text}: {', '.join(words)}."
+    return typer.Option(help=text, parser=one_of(words), metavar="WORD", rich_help_panel=panel)
+
+
+def written(help_text: str, *names: str) -> Any:
+    """An option for a file that the command writes."""
+    return typer.Option(*names, help=help_text, parser=file_to_write, metavar="FILE")
+
+
+WRITTEN = (file_to_write, certificate_to_write)
+"""Readers of files that a command writes: no two of them, and none of its inputs, may be one file."""
 
 # --- shared options ------------------------------------------------------------------------------------------------
 
-Heads = Annotated[int | None, option("Heads H per layer.", "--heads", "-H", metavar="H", check=positive_integer)]
-Layers = Annotated[int | None, option("Layers L.", "--layers", "-L", metavar="L", check=positive_integer)]
-HeadDim = Annotated[int | None, option("Head dimension d.", "--head-dim", "-d", metavar="d", check=positive_integer)]
-DIn = Annotated[int | None, option("Input dimension d_in: for one-hots, the vocabulary size.", check=positive_integer)]
-DOut = Annotated[int | None, option("Output dimension d_out (default: d_in).", check=positive_integer, advanced=True)]
-Residual = Annotated[bool, option("Hosts and targets with a residual stream.", "--residual")]
+Heads = Annotated[int | None, typer.Option("--heads", "-H", help="Heads H per layer.", metavar="H")]
+Layers = Annotated[int | None, typer.Option("--layers", "-L", help="Layers L.", metavar="L")]
+HeadDim = Annotated[int | None, typer.Option("--head-dim", "-d", help="Head dimension d.", metavar="d")]
+DIn = Annotated[int | None, typer.Option(help="Input dimension d_in; of one-hots the vocabulary.")]
+DOut = Annotated[int | None, rare(help="Output dimension d_out (default: d_in).")]
+Residual = Annotated[bool, typer.Option("--residual", help="Hosts and targets with a residual stream.")]
 StoredResidual = Annotated[
     bool | None,
-    option(
-        "With a residual stream (default: as files say, else none).",
-        "--residual/--no-residual",
-    ),
+    typer.Option("--residual/--no-residual", help="With a residual stream; as files say by default."),
 ]
-M = Annotated[int | None, option("Embedding dimension m (default: the construction's own).", check=positive_integer)]
-Seed = Annotated[int, option("Seed of what is drawn, 0 ... 2^64-1.", check=seed)]
-Device = Annotated[str, option("cpu (NumPy), or a torch device such as cuda.", advanced=True)]
-Threads = Annotated[
-    int | None, option("Threads of torch; its own choice by default.", check=parallel, aside=True, advanced=True)
-]
+M = Annotated[int | None, typer.Option(help="Embedding dimension m; the host's own by default.")]
+Seed = Annotated[int, typer.Option(help="Seed of what is drawn.", parser=seed, metavar="N")]
+Law = Annotated[str | None, choice("Law of random weights", LAWS, panel=ADVANCED)]
+Dtype = Annotated[str | None, choice("Number format of random weights", DTYPES, panel=ADVANCED)]
+Device = Annotated[str, rare(help="cpu (NumPy), or a torch device such as cuda.")]
+Threads = Annotated[int | None, rare(help="Threads of torch; its own choice by default.", parser=parallel, metavar="N")]
 MaxMemory = Annotated[
-    int | None, option("Memory limit such as 4G (default: 80 % of RAM).", parser=memory, aside=True, advanced=True)
+    int | None, rare(help="Memory limit such as 4G (default: 80 % of RAM).", parser=memory, metavar="SIZE")
 ]
 """In bytes."""
-
-
-@dataclass(frozen=True)
-class ShapeOptions:
-    """The shape [H, L, d, d_in, d_out]."""
-
-    heads: Heads = None
-    layers: Layers = None
-    head_dim: HeadDim = None
-    d_in: DIn = None
-    d_out: DOut = None
-
-    @property
-    def dimensions(self) -> dict[str, int | None]:
-        """The parts by name, those that were not given as None."""
-        return {name: getattr(self, name) for name in DIMENSIONS}
-
-    def shape(self, *, residual: bool | None = False) -> Shape:
-        """The shape; MalformedInput naming the options that are missing."""
-        return required_shape(self.dimensions, residual=residual)
-
-
-@dataclass(frozen=True)
-class Draw:
-    """How random weights are drawn."""
-
-    seed: Seed = 0
-    law: Annotated[str, option("Law of random weights", choices=LAWS, advanced=True)] = "uniform"
-    dtype: Annotated[str, option("Number format of random weights", choices=DTYPES, advanced=True)] = "float64"
+NOTIONS = tuple(notion.word for notion in Notion)
+Certificate = Annotated[
+    Path,
+    typer.Option("-o", "--output", help="Certificate to write (.json).", parser=certificate_to_write, metavar="FILE"),
+]
+Output = Annotated[Path | None, written("Also write the JSON document here.", "-o", "--output")]
 
 
 def option_of(name: str) -> str:
@@ -166,11 +182,18 @@ def option_of(name: str) -> str:
     return f"--{name.replace('_', '-')}"
 
 
-def required_shape(given: Mapping[str, Any], *, residual: bool | None = None) -> Shape:
-    """The shape of these dimensions (residual: else what they say), or MalformedInput naming the options that are missing."""
-    needed = DIMENSIONS[:4]
-    if missing := [option_of(name) for name in needed if given.get(name) is None]:
-        wanted = ", ".join(map(option_of, needed))
-        raise MalformedInput(f"the shape is incomplete: {', '.join(missing)} missing (all of {wanted} are needed)")
-    stream = given.get("residual") if residual is None else residual
-    return Shape(*(given.get(name) for name in DIMENSIONS), residual=bool(stream))  # type: ignore[arg-type]
+def shape_of(
+    heads: int | None,
+    layers: int | None,
+    head_dim: int | None,
+    d_in: int | None,
+    d_out: int | None,
+    *,
+    residual: bool | None = False,
+) -> Shape:
+    """The shape of these options; MalformedInput naming those that are missing."""
+    if heads is None or layers is None or head_dim is None or d_in is None:
+        needed = {"--heads": heads, "--layers": layers, "--head-dim": head_dim, "--d-in": d_in}
+        missing = ", ".join(name for name, value in needed.items() if value is None)
+        raise MalformedInput(f"the shape is incomplete: {missing} missing (all of {', '.join(needed)} are needed)")
+    return Shape(heads, layers, head_dim, d_in, d_out, residual=bool(residual))

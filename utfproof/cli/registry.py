@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
-import ast
 import inspect
+import re
+import typing
+from collections.abc import Callable
+from copy import copy
+from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from types import NoneType
+from typing import TYPE_CHECKING, Annotated, Any
 
-from utfproof.errors import MalformedInput, choose
+from typer.models import ArgumentInfo
+
+from utfproof.cli.options import READERS
+
+if TYPE_CHECKING:
+    from utfproof.cli.outcome import Outcome
 
 _FIRST = (
     "verify", "certify", "decide", "refute-lower", "rank", "check", "build", "embed", "export", "emulate", "enclose",
@@ -19,54 +29,84 @@ _FIRST = (
 """In the order of --help; others follow."""
 GROUPS = {
     "search": "Search the shared-attention model for smaller hosts.",
-    "bench": "Measurements side by side with what a user would otherwise use.",
+    "bench": "Measurements beside what a user would otherwise use.",
 }
-APART = ("check", "sweep")
-"""No commands of a sweep."""
 _FOLDER = Path(__file__).parents[1] / "commands"
+
+
+def _stem(name: str) -> str:
+    """Module and function of a command."""
+    return name.replace("-", "_").replace(" ", "_")
 
 
 def _names() -> tuple[str, ...]:
     """Every file of the folder that has a function of its own name is a command."""
-    known = {stem(name) for name in _FIRST}
+    known = {_stem(name) for name in _FIRST}
     files = sorted(path for path in _FOLDER.glob("*.py") if path.stem not in known)
     more = [path.stem for path in files if f"\ndef {path.stem}(" in path.read_text(encoding="utf-8")]
     return (*_FIRST, *(name.replace("_", "-") for name in more))
 
 
-def stem(name: str) -> str:
-    """Module and function of a command."""
-    return name.replace("-", "_").replace(" ", "_")
-
-
 NAMES = _names()
 
 
-def load(name: str) -> Any:
-    """The `Command` of this name."""
-    return getattr(import_module(f"utfproof.commands.{stem(name)}"), stem(name)).command
+def load(name: str) -> Callable[..., Outcome]:
+    """The function of this command."""
+    found: Callable[..., Outcome] = getattr(import_module(f"utfproof.commands.{_stem(name)}"), _stem(name))
+    return found
 
 
 @cache
 def help_of(name: str) -> str:
     """A command's docstring, read from its source: a list of commands imports none of them."""
-    tree = ast.parse((_FOLDER / f"{stem(name)}.py").read_text(encoding="utf-8"))
-    found = next(node for node in tree.body if isinstance(node, ast.FunctionDef) and node.name == stem(name))
-    return inspect.cleandoc(ast.get_docstring(found) or "")
+    text = (_FOLDER / f"{_stem(name)}.py").read_text(encoding="utf-8")
+    found = re.search(rf'^def {_stem(name)}\(.*?"""(.*?)"""', text, re.DOTALL | re.MULTILINE)
+    return inspect.cleandoc(found[1]) if found else ""
 
 
-@cache
-def in_sweep(name: str) -> Any:
-    """The command of this name in a sweep; a group stands for its first command. MalformedInput where there is none, or where
-    it cannot run here."""
-    known = [entry for entry in NAMES if entry not in APART]
-    first = {group: next(entry for entry in known if entry.startswith(f"{group} ")) for group in GROUPS}
-    for group, entry in first.items():
-        known[known.index(entry)] = group
-        name = group if name == entry else name
-    if name not in known:
-        raise MalformedInput(f"command {name!r} is unknown; {choose(name, known)}")
-    try:
-        return load(first.get(name, name))
-    except ModuleNotFoundError as error:
-        raise MalformedInput(f"command {name!r} cannot run here: module {error.name} is missing") from error
+@dataclass(frozen=True)
+class Parameter:
+    """A parameter of a command. kind: its type without None; info: Typer's part; signature: as Typer takes it."""
+
+    name: str
+    kind: Any
+    info: Any
+    signature: inspect.Parameter
+
+    @property
+    def default(self) -> Any:
+        """Its value where none is given; None where one has to be."""
+        return None if self.required else self.signature.default
+
+    @property
+    def required(self) -> bool:
+        """Whether it has no default."""
+        return self.signature.default is inspect.Parameter.empty
+
+    @property
+    def label(self) -> str:
+        """How a message names it: the option, or the argument in capitals."""
+        if isinstance(self.info, ArgumentInfo):
+            return str(self.info.metavar)
+        words = map(str, (self.info.default, *(self.info.param_decls or ())))
+        return next((word for word in words if word.startswith("--")), f"--{self.name.replace('_', '-')}")
+
+    @property
+    def names_file(self) -> bool:
+        """Whether its value is a file's name, or may be one."""
+        return self.kind is Path or (self.kind is str and isinstance(self.info, ArgumentInfo))
+
+
+def parameters(function: Callable[..., Any]) -> dict[str, Parameter]:
+    """The parameters of a command's function, by name. Numbers and files are read by `READERS` unless they say how."""
+    hints = typing.get_type_hints(function, include_extras=True)
+    found = {}
+    for name, given in inspect.signature(function).parameters.items():
+        hint, info = typing.get_args(hints[name])
+        kind = next((part for part in typing.get_args(hint) if part is not NoneType), hint)
+        kind = list if typing.get_origin(hint) is list else typing.get_origin(kind) or kind
+        if kind in READERS and info.parser is None:
+            info = copy(info)
+            info.parser, info.metavar = READERS[kind], info.metavar or {int: "N", float: "X", Path: "FILE"}[kind]
+        found[name] = Parameter(name, kind, info, given.replace(annotation=Annotated[hint, info]))
+    return found

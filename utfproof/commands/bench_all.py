@@ -2,31 +2,26 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated
 
-from utfproof.cli.command import command
-from utfproof.cli.options import option, written
+import typer
+
+from utfproof.cli.options import Output
 from utfproof.cli.outcome import Outcome
+from utfproof.ground.files import write_json
 
-GROUP = "Measurements side by side with what a user would otherwise use."
 
-
-@command(
-    "Examples: utfproof bench all --tiny; utfproof bench all -o results/bench-all-cpu.json",
-    name="bench all",
-)
 def bench_all(
     *,
-    tiny: Annotated[bool, option("The smallest sizes: under a minute.", "--tiny")] = False,
-    repetitions: Annotated[int, option("Pairs; the median counts.")] = 3,
-    output: Annotated[
-        Path | None, written("Also write the JSON document here.", "-o", "--output", document=True)
-    ] = None,
+    tiny: Annotated[bool, typer.Option("--tiny", help="The smallest sizes: under a minute.")] = False,
+    repetitions: Annotated[int, typer.Option(help="Pairs; the median counts.")] = 3,
+    output: Output = None,
 ) -> Outcome:
     """Measure every large piece of work beside a floor or a peer, in pairs.
 
     Prints ratios of processor seconds.
+
+    Examples: utfproof bench all --tiny; utfproof bench all -o results/bench-all-cpu.json
     """
     from utfproof.benchmarks import ratios as benchmark
 
@@ -36,4 +31,6 @@ def bench_all(
         for entry in document["results"]
     }
     rows |= {f"without {name}": reason for name, reason in document["absent"].items()}
+    if output is not None:
+        write_json(output, document)
     return Outcome(document, "processor seconds over those of a floor or a peer, medians", rows)

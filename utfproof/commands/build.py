@@ -5,65 +5,68 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Any
 
-from utfproof.cli import questions as options
-from utfproof.cli.command import command
-from utfproof.cli.options import M, MaxMemory, Residual, Seed, ShapeOptions, argument, option, written
+import typer
+
+from utfproof.cli import options
 from utfproof.cli.outcome import Outcome
 from utfproof.errors import MalformedInput, choose
-from utfproof.ground.laws import DTYPES, LAWS
+from utfproof.ground.laws import DTYPES
 from utfproof.shapes import Shape
 
 ITEM_BYTES = {"float64": 8, "float32": 4, "float16": 2, "bfloat16": 2, "int8": 1}
 
 
-@command(
-    "Examples: utfproof build tied -H 2 -L 2 -d 3 --d-in 4 -o host.safetensors; "
-    "utfproof build target -H 2 -L 2 -d 3 --d-in 4 --width 6 --seed 7 -o target.safetensors"
-)
 def build(
     *,
-    what: Annotated[str, argument("Construction, or 'target' for a random target.")],
-    output: Annotated[Path, written("File to write (.safetensors).", "-o", "--output")],
-    shape: ShapeOptions,
-    m: M = None,
-    width: Annotated[int | None, option("Target only: its width D (default: d_in).")] = None,
+    what: Annotated[str, typer.Argument(help="Construction, or 'target' for a random target.")],
+    output: Annotated[Path, options.written("File to write (.safetensors).", "-o", "--output")],
+    heads: options.Heads = None,
+    layers: options.Layers = None,
+    head_dim: options.HeadDim = None,
+    d_in: options.DIn = None,
+    d_out: options.DOut = None,
+    m: options.M = None,
+    width: Annotated[int | None, typer.Option(help="Target only: its width D (default: d_in).")] = None,
     hidden: Annotated[
-        int | None, option("Target only: width K of SwiGLU MLPs, with biases everywhere; needs --residual.")
+        int | None, typer.Option(help="Target only: width K of SwiGLU MLPs, with biases everywhere; needs --residual.")
     ] = None,
-    tied: Annotated[bool, option("Target only: one set of weights for all layers.", "--tied")] = False,
-    residual: Residual = False,
-    seed: Seed = 0,
-    law: Annotated[str, option("Law of random weights", choices=LAWS)] = "uniform",
+    tied: Annotated[bool, typer.Option("--tied", help="Target only: one set of weights for all layers.")] = False,
+    residual: options.Residual = False,
+    seed: options.Seed = 0,
+    law: options.Law = "uniform",
     dtype: Annotated[
-        str | None, option(f"{', '.join(DTYPES)}; {{0,1}} hosts also int8 (default: int8, drawn weights float64).")
+        str | None,
+        typer.Option(help=f"{', '.join(DTYPES)}; {{0,1}} hosts also int8 (default: int8, drawn weights float64)."),
     ] = None,
-    max_memory: MaxMemory = None,
-    stated: frozenset[str] = frozenset(),
+    max_memory: options.MaxMemory = None,
 ) -> Outcome:
-    """Write the parameters of a host, or of a random target, to a file.
+    """Write a host, or a random target, to a file of weights.
 
     A host has R_Q, R_K, R_V, U; a target W_Q, W_K, W_V, W_O (W_E, W_U).
+
+    Examples: utfproof build tied -H 2 -L 2 -d 3 --d-in 4 -o host.safetensors; utfproof build target -H 2 -L 2 -d 3 --d-in 4
+    --width 6 --seed 7 -o target.safetensors
     """
-    full, draw = shape.shape(residual=residual), {"seed": seed, "law": law}
+    shape = options.shape_of(heads, layers, head_dim, d_in, d_out, residual=residual)
+    draw: dict[str, Any] = {"seed": seed, "law": law}
     if what == "target":
         if m is not None:
             raise MalformedInput("--m is a host's embedding dimension; a target has --width")
         if hidden is None:
-            facts = _target(output, full, width, tied, dtype or "float64", draw, max_memory)
+            facts = _target(output, shape, width, tied, dtype or "float64", draw, max_memory)
         elif tied or dtype not in (None, "float64"):
             raise MalformedInput("a target with MLPs (--hidden) is untied and float64; leave --tied and --dtype out")
         else:
-            facts = _model(output, full, width or full.d_in, hidden, draw, max_memory)
+            facts = _model(output, shape, width or shape.d_in, hidden, draw, max_memory)
+    elif width is not None or hidden is not None or tied:
+        raise MalformedInput(
+            "--width, --hidden and --tied belong to 'build target'; tied hosts are constructions of their own"
+        )
     else:
-        if width is not None or hidden is not None or tied:
-            raise MalformedInput(
-                "--width, --hidden and --tied belong to 'build target'; tied hosts are constructions of their own"
-            )
-        options.refuse_undrawn(stated, what, "seed", "law")
-        facts = _host(what, output, full, m, dtype, draw, max_memory)
+        facts = _host(what, output, shape, m, dtype, draw, max_memory)
     facts["file"] = str(output)
-    document = {**facts, "shape": full.document(facts.get("m"))}
-    return Outcome(document, f"build {what}", {"shape": full, **facts})
+    document = {**facts, "shape": shape.document(facts.get("m"))}
+    return Outcome(document, f"build {what}", {"shape": shape, **facts})
 
 
 def _target(

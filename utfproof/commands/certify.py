@@ -3,147 +3,109 @@
 from __future__ import annotations
 
 from fractions import Fraction
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from utfproof.cli import questions as options
-from utfproof.cli.command import command
-from utfproof.cli.options import (
-    Device,
-    Draw,
-    M,
-    MaxMemory,
-    Residual,
-    ShapeOptions,
-    argument,
-    option,
-    written,
-)
+import typer
+
+from utfproof.cli import options
 from utfproof.cli.outcome import Outcome
-from utfproof.constructions import construction as named
-from utfproof.errors import MalformedInput
-from utfproof.ground.files import require_writable
 from utfproof.ground.notions import Notion
 from utfproof.shapes import matching_dimension
 
 if TYPE_CHECKING:
-    from utfproof.certificates.format import Certificate
+    from utfproof.certificates import format as certificates
 
-
+MATCHED = "for every untied target some E makes"
 MEANINGS = {
-    (
-        Notion.MATCHING,
-        True,
-    ): "for every untied target some E makes queries, keys and outputs agree, so the outputs agree for every n and X",
-    (Notion.MATCHING, False): "no E solves the matching equations for every target; this does not decide functional "
-    "universality",
-    (
-        Notion.FUNCTIONAL,
-        True,
-    ): "for every untied target some E makes the outputs agree, for every n and X, with softmax attention",
-    (
-        Notion.SHARED_ATTENTION,
-        True,
-    ): "for every untied target some E makes the outputs agree, whatever attention is supplied from outside",
-    (
-        Notion.ATTENTION_MATCHING,
-        True,
-    ): "for every such target some E makes attention logits and outputs agree, so the outputs "
-    "agree for every n and X where attention depends on the logits alone (no RoPE)",
+    "matching": f"{MATCHED} queries, keys and outputs agree, so the outputs agree for every n and X",
+    "functional": f"{MATCHED} the outputs agree, for every n and X, with softmax attention",
+    "shared attention": f"{MATCHED} the outputs agree, whatever attention is supplied from outside",
+    "attention-matching": "for every such target some E makes attention logits and outputs agree, so the outputs agree for "
+    "every n and X where attention depends on the logits alone (no RoPE)",
 }
-"""What a verdict says and does not say, by notion and direction."""
+"""What "universal" says, by notion."""
+REFUTED = "no E solves the matching equations for every target; this does not decide functional universality"
 
 
-def _known(label: str, name: str) -> str:
-    return named(name).name
-
-
-@command(
-    "Example: utfproof certify tied --heads 4 --layers 2 --head-dim 24 --d-in 4 -o tied.json",
-)
 def certify(
     *,
-    construction: Annotated[str, argument("Name of the construction, for example sparse, tied, random.", check=_known)],
-    output: Annotated[Path, written("Certificate to write (.json).", "-o", "--output")],
-    shape: ShapeOptions,
-    m: M = None,
-    notion: Annotated[
-        str | None,
-        option(
-            "Notion of universality (default: the construction's own)",
-            choices=tuple(notion.word for notion in Notion),
+    construction: Annotated[
+        str,
+        typer.Argument(
+            help="Name of the construction, for example sparse, tied, random.",
+            parser=options.known_construction,
+            metavar="CONSTRUCTION",
         ),
+    ],
+    output: options.Certificate,
+    heads: options.Heads = None,
+    layers: options.Layers = None,
+    head_dim: options.HeadDim = None,
+    d_in: options.DIn = None,
+    d_out: options.DOut = None,
+    m: options.M = None,
+    notion: Annotated[
+        str | None, options.choice("Notion of universality (default: the construction's own)", options.NOTIONS)
     ] = None,
-    residual: Residual = False,
-    draw: Draw,
+    residual: options.Residual = False,
+    seed: options.Seed = 0,
+    law: options.Law = "uniform",
+    dtype: options.Dtype = "float64",
     witness: Annotated[
-        bool, option("Random constructions: evidence that is faster to check (a sidecar).", "--witness", advanced=True)
+        bool, options.rare("--witness", help="Random constructions: evidence that is faster to check (a sidecar).")
     ] = False,
-    device: Device = "cpu",
-    max_memory: MaxMemory = None,
-    stated: frozenset[str] = frozenset(),
+    device: options.Device = "cpu",
+    max_memory: options.MaxMemory = None,
 ) -> Outcome:
-    """Decide whether a construction is universal, and write the certificate.
+    """Decide and certify whether a construction is universal.
 
     By matching, but shared-key and shared-query by attention-matching, unless --notion says otherwise. Exit 0: universal
     by that notion. 1: refuted (by matching, which does not decide functional universality). With --residual tied serves all
     tied targets.
+
+    Example: utfproof certify tied --heads 4 --layers 2 --head-dim 24 --d-in 4 -o tied.json
     """
+    from utfproof.certificates.format import shape_of
     from utfproof.certificates.prover import certify
 
-    options.refuse_undrawn(stated, construction, "seed", "law", "dtype", "device")
-    require_json(output)
+    shape = options.shape_of(heads, layers, head_dim, d_in, d_out, residual=residual)
     asked = None if notion is None else Notion.asked(notion)
-    how: dict[str, Any] = {**vars(draw), "witness": witness, "device": device, "max_memory": max_memory}
-    found = certify(construction, shape.shape(residual=residual), m, notion=asked, **how)
-    return report(found, output, f"certify {construction}")
-
-
-def require_json(output: Path) -> None:
-    """MalformedInput unless the certificate's name ends in .json and it can be written: said before any work."""
-    if output.suffix != ".json":
-        raise MalformedInput(f"a certificate's file name ends in .json, got {output}")
-    require_writable(output)
-
-
-def report(found: Certificate, output: Path, subject: str) -> Outcome:
-    """Write a certificate and say what it decides."""
-    from utfproof.certificates.format import shape_of
-
-    written = found.write(output)
-    shape, dimensions = found.document["shape"], shape_of(found.document)
-    notion, targets = Notion(found.document["claim"]["notion"]), found.document["claim"]["targets"]
-    verdict = f"{'' if found.universal else 'not '}universal {notion.sense}"
+    how: dict[str, Any] = {"seed": seed, "law": law, "dtype": dtype, "witness": witness, "device": device}
+    found = certify(construction, shape, m, notion=asked, **how, max_memory=max_memory)
+    files = [str(path) for path in found.write(output)]
+    claim, dimensions = found.document["claim"], shape_of(found.document)
+    by, targets, free = Notion(claim["notion"]), claim["targets"], claim.get("free")
     document: dict[str, Any] = {
-        "verdict": verdict,
-        "notion": notion.value,
+        "verdict": f"{'' if found.universal else 'not '}universal {by.sense}",
+        "notion": by.value,
         "targets": targets,
         "kind": found.kind,
-        "host": found.document["claim"]["host"],
-        "shape": shape,
+        "host": claim["host"],
+        "shape": found.document["shape"],
         "M": matching_dimension(dimensions),
-        "files": [str(path) for path in written],
+        "files": files,
+        **({} if free is None else {"free": free}),
     }
-    free = found.document["claim"].get("free")
-    meaning = MEANINGS[notion, found.universal].replace("every untied", "every " + targets.removeprefix("all "))
-    if free is not None:
-        document["free"] = free
-        meaning = meaning.replace("some E makes", f"some {free} make{'s' * (free == 'E')}")
     rows = {
-        "verdict": f"{verdict} (targets: {targets}{f'; {free} free' if free else ''})",
-        "shape": f"{dimensions}, m = {shape['m']}, M = {document['M']}",
-        "evidence": _evidence(found.document),
-        "certificate": ", ".join(document["files"]),
-        "means": meaning,
+        "verdict": f"{document['verdict']} (targets: {targets}{f'; {free} free' if free else ''})",
+        "shape": f"{dimensions}, m = {document['shape']['m']}, M = {document['M']}",
+        "evidence": _evidence(found),
+        "certificate": ", ".join(files),
+        "means": _meaning(by, targets, free) if found.universal else REFUTED,
     }
-    return Outcome(document, subject, rows, 0 if found.universal else 1)
+    return Outcome(document, f"certify {construction}", rows, 0 if found.universal else 1)
 
 
-def _evidence(document: dict[str, Any]) -> str:
+def _meaning(notion: Notion, targets: str, free: str | None) -> str:
+    said = MEANINGS[notion.value].replace("every untied", "every " + targets.removeprefix("all "))
+    return said if free is None else said.replace("some E makes", f"some {free} make{'s' * (free == 'E')}")
+
+
+def _evidence(found: certificates.Certificate) -> str:
     from utfproof.certificates.evidence import of_construction
     from utfproof.decision.counterexample import in_decimals, stored_integer
 
-    evidence = document["evidence"]
+    document, evidence = found.document, found.document["evidence"]
     if "distance_squared" not in evidence:
         return of_construction(document)
     numerator, denominator = (stored_integer(part) for part in evidence["distance_squared"])

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import argparse
-import inspect
+import os
 import signal
 import sys
-from typing import Any
+from typing import Annotated
 
 import typer
 
@@ -14,81 +14,76 @@ from utfproof.certificates import checker
 from utfproof.certificates.checker import Verdict
 from utfproof.certificates.checking import SECONDS, judging
 from utfproof.cli import signals
-from utfproof.cli.command import Shown
-from utfproof.cli.display import require_mode, shown
+from utfproof.cli.entry import AsJson, HelpAll, Progress, watched
+from utfproof.cli.options import MaxMemory, one_of, positive, rare
 from utfproof.errors import MalformedInput
 from utfproof.ground.progress import stage
-from utfproof.ground.resources import parse_bytes
 
 INTERRUPTED = 130
-EPILOG = "Example: utfproof check certificates/"
 
 
-def check(context: typer.Context) -> None:
-    """Check certificates with a program that shares no code with the prover.
+def check(
+    *,
+    paths: Annotated[
+        list[str], typer.Argument(help="Certificates, and folders of them.", metavar="CERTIFICATE|FOLDER")
+    ],
+    as_json: AsJson = False,
+    quiet: Annotated[bool, typer.Option("--quiet", help="Say nothing about valid certificates.")] = False,
+    require: Annotated[
+        str | None,
+        typer.Option(
+            help="Exit with 4 unless every certificate is proved, or at least checked (not only cited).",
+            parser=one_of((checker.PROVED, checker.CHECKED)),
+            metavar=f"{checker.PROVED}|{checker.CHECKED}",
+        ),
+    ] = None,
+    weights: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="A file of weights, tried before those beside the certificate, or a folder of them, tried after.",
+            metavar="FILE|FOLDER",
+        ),
+    ] = None,
+    kind: Annotated[
+        str | None,
+        typer.Option(
+            help="Look at certificates of this kind only.", parser=one_of(tuple(checker.KINDS)), metavar="KIND"
+        ),
+    ] = None,
+    numpy: Annotated[bool, typer.Option("--numpy", help="Ranks and witnesses with NumPy (trusted then, too).")] = False,
+    max_memory: MaxMemory = None,
+    max_seconds: Annotated[
+        int, rare(help="Time limit for one certificate in seconds.", parser=positive, metavar="N")
+    ] = SECONDS,
+    progress: Progress = "auto",
+    help_all: HelpAll = False,
+) -> None:
+    """Check certificates, without any code of the prover.
 
     Each valid certificate is proved (the verified checker accepted it, too: make checker), checked (by the Python checker
-    alone) or cited (it rests on a written proof). Exit 0 iff every certificate is valid, whichever way it decides.
+    alone) or cited (it rests on a written proof). Exit 0: all are valid, whichever way they decide. Else 1: one is invalid.
+    Else 70: a check broke off, which is no verdict. Else 2: one is malformed. Else 3: one is over a limit.
+
+    Example: utfproof check certificates/
     """
-    args, options = _parsed(context.args)
-    with (
-        shown(args.progress),
-        stage("check", whole=True) as doing,
-        judging(options, args.max_memory, args.max_seconds) as judge,
-    ):
+    if max_memory == 0:
+        raise MalformedInput("--max-memory 0: no certificate is checked without memory; write for example 500M or 4G")
+    asked = argparse.Namespace(paths=paths, json=as_json, quiet=quiet, require=require, kind=kind)
+    options = checker.Options(numpy, tuple(weights or ()))
+    for place in options.weights:
+        if not os.path.exists(place):
+            raise MalformedInput(f"--weights {place}: there is no such file or folder")
+    with watched(progress), stage("check", whole=True) as doing, judging(options, max_memory, max_seconds) as judge:
 
         def told(path: str, in_folder: bool) -> Verdict:
             verdict = judge(path, in_folder)
             doing.reach(doing.done + 1, f"{doing.done + 1:.0f}: {path}")
             return verdict
 
-        code = checker.reported(args, told, judge.trusted)
+        code = checker.reported(asked, told, judge.trusted)
         alone = judge.second is None
     if code == INTERRUPTED:  # it has said so itself
         raise SystemExit(signals.code(signals.received() or signal.SIGINT))
     if code == checker.LACKING and alone:
         print("there is no verified checker here: make checker builds it", file=sys.stderr)
     raise typer.Exit(code)
-
-
-class _Own:
-    """The command; its options are the checker's own, the limits and --progress."""
-
-    def register(self, app: typer.Typer, name: str) -> None:
-        """Add it to an application."""
-        settings = {"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []}
-        more: dict[str, Any] = {"epilog": EPILOG, "help": inspect.getdoc(check), "context_settings": settings}
-        app.command(name, cls=Shown, **more)(check)
-
-
-check.command = _Own()  # type: ignore[attr-defined]
-
-
-def _parsed(words: list[str]) -> tuple[argparse.Namespace, checker.Options]:
-    parser = checker.parser("utfproof check")
-    parser.add_argument(
-        "--max-memory", type=_bytes, metavar="BYTES", help="such as 500M or 4G (default: 80%% of the machine's)"
-    )
-    parser.add_argument(
-        "--max-seconds", type=_seconds, default=SECONDS, metavar="N", help=f"for one certificate (default {SECONDS})"
-    )
-    parser.add_argument("--progress", default="auto", metavar="MODE", help="auto, plain or none")
-    args = parser.parse_args(words)
-    require_mode(args.progress)
-    return args, checker.options_of(parser, args)
-
-
-def _bytes(text: str) -> int:
-    try:
-        found = parse_bytes(text)
-    except MalformedInput as error:
-        raise argparse.ArgumentTypeError(str(error)) from None
-    if found == 0:
-        raise argparse.ArgumentTypeError("no certificate is checked without memory; write for example 500M or 4G")
-    return found
-
-
-def _seconds(text: str) -> int:
-    if not (text.isascii() and text.isdigit() and len(text) <= 9 and int(text)):
-        raise argparse.ArgumentTypeError(f"{checker.quote(text)} is not a positive number of seconds")
-    return int(text)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from utfproof.attention import SoftmaxAttention
-from utfproof.cli import questions as options
+from utfproof.cli.entry import require_apart
 from utfproof.cli.outcome import Outcome
 from utfproof.commands import readings
 from utfproof.errors import MalformedInput, Refuted
@@ -147,8 +147,5 @@ def _require_paths(asked: Asked) -> None:
         raise MalformedInput(
             f"--minimize writes the smallest host to HOST: name a .safetensors file, not {str(asked.host)!r}"
         )
-    if asked.host.absolute() == asked.output.absolute():
-        raise MalformedInput("HOST and --output must be different files")
-    require_writable(asked.host, asked.output)
-    for path in (asked.host, asked.output):
-        options.require_distinct(path, asked.source)
+    require_writable(asked.host)
+    require_apart({"HOST": asked.host, "--output": asked.output}, {"TARGET": asked.source})

@@ -2,110 +2,129 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Annotated, Any
 
+import typer
+
 from utfproof.attention import EVERY_KERNEL, KERNEL_NAMES
-from utfproof.cli import questions as options
-from utfproof.cli.command import command
-from utfproof.cli.options import Device, Draw, MaxMemory, ShapeOptions, amount, argument, option
+from utfproof.cli import options
 from utfproof.cli.outcome import Outcome
-from utfproof.commands.pairs import PairOptions, pair_of
+from utfproof.commands.hosts import agree_with
+from utfproof.commands.pairs import EmbeddingFile, TargetFile, TiedTargets, drawn_shape, pair_of
+from utfproof.commands.readings import OWN_LAYOUT, Module, Positions, Tokens, read, target_for
 from utfproof.emulation.compare import INPUTS
 from utfproof.emulation.engines import ENGINES, PRECISIONS
 from utfproof.emulation.laws import TARGET_LAWS
 from utfproof.errors import MalformedInput
 from utfproof.ground.progress import stage
-from utfproof.shapes import listed, listed_integers, positive_integer
+from utfproof.shapes import Shape, listed, listed_integers
+from utfproof.systems import Target
+from utfproof.systems.biases import BiasedTarget
 
 EXIT_CODES = {True: 0, False: 1, None: 4}
 """By whether outputs agree."""
 
 
-@dataclass(frozen=True)
-class RunOptions:
-    """How targets and hosts run."""
-
-    context: Annotated[str, option("Context lengths n, comma-separated.")] = "1,7,64"
-    attention: Annotated[
-        str,
-        option(f"Kernels: parts {', '.join(KERNEL_NAMES)} joined with '+'; or given (from outside), or all."),
-    ] = "softmax,causal"
-    tolerance: Annotated[float | None, option("Largest relative error allowed, besides the bound.", check=amount)] = (
-        None
-    )
-    inputs: Annotated[str, option("Law of the inputs X", choices=INPUTS, advanced=True)] = "one-hot"
-    engine: Annotated[
-        str | None,
-        option("The host's own by default, index-map is for {0,1} hosts", choices=ENGINES, advanced=True),
-    ] = None
-    device: Device = "cpu"
-    precision: Annotated[str, option("Numbers the host runs in", choices=tuple(PRECISIONS), advanced=True)] = "float64"
-    bounds: Annotated[
-        bool, option("Compute the bound and the estimate of every run.", "--bounds/--no-bounds", advanced=True)
-    ] = True
-
-    def setting(self) -> Any:
-        """As `compare` takes it."""
-        from utfproof.emulation.compare import CompareSetting
-
-        return CompareSetting(self.engine, self.device, self.precision, self.inputs, self.bounds)
-
-
-@command(
-    "Example: utfproof emulate sparse -H 4 -L 2 -d 24 --d-in 4 --trials 3 --attention softmax,rope",
-)
 def emulate(
     *,
-    host: Annotated[str, argument("Name of a construction, or HOST.safetensors.")],
-    shape: ShapeOptions,
-    pair: PairOptions,
-    trials: Annotated[int, option("Random targets.", check=positive_integer)] = 1,
-    target_law: Annotated[str, option("Law of random targets", choices=TARGET_LAWS, advanced=True)] = "uniform",
-    run: RunOptions,
-    draw: Draw,
-    max_memory: MaxMemory = None,
-    stated: frozenset[str] = frozenset(),
+    host: Annotated[str, typer.Argument(help="Name of a construction, or HOST.safetensors.", metavar="HOST")],
+    heads: options.Heads = None,
+    layers: options.Layers = None,
+    head_dim: options.HeadDim = None,
+    d_in: options.DIn = None,
+    d_out: options.DOut = None,
+    m: options.M = None,
+    residual: options.StoredResidual = None,
+    target: TargetFile = None,
+    embedding: EmbeddingFile = None,
+    layout: Annotated[str, options.rare(help="Names in TARGET: utfproof, a model's, or auto.")] = OWN_LAYOUT,
+    module: Module = None,
+    tokens: Tokens = None,
+    positions: Positions = None,
+    trials: Annotated[int | None, typer.Option(help="Random targets (default: 1).")] = None,
+    tied_targets: TiedTargets = False,
+    width: Annotated[int | None, options.rare(help="Width D of random targets (default: d_in).")] = None,
+    target_law: Annotated[
+        str, options.choice("Law of random targets", TARGET_LAWS, panel=options.ADVANCED)
+    ] = "uniform",
+    context: Annotated[str, typer.Option(help="Context lengths n, comma-separated.")] = "1,7,64",
+    attention: Annotated[
+        str,
+        typer.Option(help=f"Comma-separated: {', '.join(KERNEL_NAMES)} joined by '+', given, or all."),
+    ] = "softmax,causal",
+    tolerance: Annotated[float | None, typer.Option(help="Largest relative error, besides the bound.")] = None,
+    inputs: Annotated[str, options.choice("Law of the inputs X", INPUTS, panel=options.ADVANCED)] = "one-hot",
+    engine: Annotated[
+        str | None,
+        options.choice("The host's own by default, index-map is for {0,1} hosts", ENGINES, panel=options.ADVANCED),
+    ] = None,
+    device: options.Device = "cpu",
+    precision: Annotated[
+        str, options.choice("Numbers the host runs in", (*PRECISIONS,), panel=options.ADVANCED)
+    ] = "float64",
+    bounds: Annotated[
+        bool, options.rare("--bounds/--no-bounds", help="Compute the bound and the estimate of every run.")
+    ] = True,
+    seed: options.Seed = 0,
+    law: options.Law = None,
+    dtype: options.Dtype = None,
+    max_memory: options.MaxMemory = None,
 ) -> Outcome:
-    """Embed targets into a host and compare outputs, with a bound on rounding.
+    """Run targets in a host and compare outputs, within a bound.
 
     Where the proved bound is 1 or more, the verdict rests on an estimate and says so. Exit 0: every error is within its bound
     or estimate (and the tolerance). 1: some error exceeds it, or the host cannot carry a target. 4: neither is known.
+
+    Example: utfproof emulate sparse -H 4 -L 2 -d 24 --d-in 4 --attention rope
     """
+    from utfproof.emulation.compare import CompareSetting
     from utfproof.emulation.emulate import emulate as compared
 
-    options.refuse_undrawn(stated, host, "law", "dtype")
-    if pair.target is not None and "trials" in stated:
-        raise MalformedInput("--trials counts random targets; --target gives one: leave one of them out")
-    found = pair_of(host, target_law, shape, pair, draw, max_memory)
-    attention, contexts = _kernels("--attention", run.attention), listed_integers("--context", run.context)
-    count = trials if pair.target is None else 1
-    with stage(f"emulate {host}", count * len(attention) * len(contexts), unit="runs") as doing:
+    targets: Target | BiasedTarget | Shape
+    if target is None:
+        if module is not None or layout != OWN_LAYOUT:
+            raise MalformedInput("--module and --layout are about one model: pass --target as well")
+        targets = drawn_shape(host, [heads, layers, head_dim, d_in, d_out], residual, max_memory)
+    else:
+        if trials is not None:
+            raise MalformedInput("--trials counts random targets; --target gives one: leave one of them out")
+        if width is not None or tied_targets or target_law != "uniform":
+            raise MalformedInput("--width, --tied-targets and --target-law describe random targets; --target gives one")
+        said: dict[str, Any] = {
+            "layers": layers,
+            "heads": heads,
+            "residual": residual,
+            "seed": seed,
+            "limit": max_memory,
+        }
+        model = read(target, layout, module=module, tokens=tokens, positions=positions, **said)
+        targets = model if isinstance(model, Target | BiasedTarget) else target_for(host, model)
+        agree_with(targets.shape, heads=heads, layers=layers, head_dim=head_dim, d_in=d_in, d_out=d_out)
+    found = pair_of(host, targets, embedding, layers=layers, m=m, seed=seed, law=law, dtype=dtype, limit=max_memory)
+    kernels = list(EVERY_KERNEL) if attention == "all" else listed("--attention", attention)
+    contexts, count = listed_integers("--context", context), trials or 1
+    with stage(f"emulate {host}", count * len(kernels) * len(contexts), unit="runs") as doing:
         result = compared(
             found.host,
             found.targets,
             embedding=found.embedding,
-            attention=attention,
+            attention=kernels,
             contexts=contexts,
             trials=count,
-            seed=draw.seed,
+            seed=seed,
             target_law=target_law,
-            width=pair.width,
-            tied_targets=pair.tied_targets,
-            tolerance=run.tolerance,
-            setting=run.setting(),
+            width=width,
+            tied_targets=tied_targets,
+            tolerance=tolerance,
+            setting=CompareSetting(engine, device, precision, inputs, bounds),
             max_memory=max_memory,
             advance=doing.advance,
         )
     document = {
         "host": host,
         **result.document(),
-        **({"tied_targets": True} if result.tied and not pair.tied_targets else {}),
-        "device": run.device,
-        "dtype": run.precision,
+        **({"tied_targets": True} if result.tied and not tied_targets else {}),
+        "device": device,
+        "dtype": precision,
     }
     return Outcome(document, f"emulate {host}", result.rows(), EXIT_CODES[result.holds])
-
-
-def _kernels(label: str, text: str) -> list[str]:
-    return list(EVERY_KERNEL) if text == "all" else listed(label, text)

@@ -5,72 +5,90 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
+import typer
+
 from utfproof.attention import KERNEL_NAMES
-from utfproof.cli import questions as options
-from utfproof.cli.command import command
-from utfproof.cli.options import Draw, MaxMemory, ShapeOptions, argument, option, written
+from utfproof.cli import options
 from utfproof.cli.outcome import Outcome
-from utfproof.commands.certify import require_json
-from utfproof.commands.pairs import PairOptions, pair_of
-from utfproof.emulation.laws import TARGET_LAWS
+from utfproof.commands.hosts import agree_with, is_host_file
+from utfproof.commands.pairs import EmbeddingFile, TargetFile, TiedTargets, drawn_shape, pair_of
 from utfproof.errors import MalformedInput, NotDefined
-from utfproof.shapes import positive_integer
-from utfproof.systems import Universal
+from utfproof.shapes import Shape
+from utfproof.systems import Target, Universal
 from utfproof.systems.biases import BiasedTarget
 
 if TYPE_CHECKING:
     from utfproof.emulation.enclosure import Enclosure
 
 
-@command("Example: utfproof enclose tied -H 2 -L 2 -d 2 --d-in 3 --context 3 --digits 30 -o enclosure.json")
 def enclose(
     *,
-    host: Annotated[str, argument("Name of a construction, or HOST.safetensors.")],
-    digits: Annotated[int, option("Decimal places N.", check=positive_integer)] = 30,
-    output: Annotated[Path | None, written("Certificate to write (.json).", "-o", "--output")] = None,
-    target_law: Annotated[str, option("Law of the random target", choices=TARGET_LAWS)] = "uniform",
-    context: Annotated[int, option("Context length n.", check=positive_integer)] = 1,
-    attention: Annotated[str, option(f"Kernel: {', '.join(KERNEL_NAMES)} joined with '+'.")] = "softmax",
-    shape: ShapeOptions,
-    pair: PairOptions,
-    draw: Draw,
-    max_memory: MaxMemory = None,
-    stated: frozenset[str] = frozenset(),
+    host: Annotated[str, typer.Argument(help="Name of a construction, or HOST.safetensors.", metavar="HOST")],
+    digits: Annotated[int, typer.Option(help="Decimal places N.")] = 30,
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            "-o", "--output", help="Certificate to write (.json).", parser=options.certificate_to_write, metavar="FILE"
+        ),
+    ] = None,
+    context: Annotated[int, typer.Option(help="Context length n.")] = 1,
+    attention: Annotated[str, typer.Option(help=f"Kernel: {', '.join(KERNEL_NAMES)} joined with '+'.")] = "softmax",
+    heads: options.Heads = None,
+    layers: options.Layers = None,
+    head_dim: options.HeadDim = None,
+    d_in: options.DIn = None,
+    d_out: options.DOut = None,
+    m: options.M = None,
+    residual: options.StoredResidual = None,
+    target: TargetFile = None,
+    embedding: EmbeddingFile = None,
+    tied_targets: TiedTargets = False,
+    seed: options.Seed = 0,
+    law: options.Law = None,
+    dtype: options.Dtype = None,
+    max_memory: options.MaxMemory = None,
 ) -> Outcome:
-    """Enclose the difference of outputs of one emulation rigorously (small shapes).
+    """Enclose the outputs' difference of one emulation rigorously.
 
-    A statement about one target, one E and one input X, not about universality. Exit 0: outputs are equal or within 10^-N. 1:
-    they differ by more.
+    For small shapes. A statement about one target, one E and one input X, not about universality. Exit 0: outputs are equal or
+    within 10^-N. 1: they differ by more.
+
+    Example: utfproof enclose tied -H 2 -L 2 -d 2 --d-in 3 --context 3 --digits 30 -o enclosure.json
     """
     from utfproof.attention import SoftmaxAttention, parse_kernel
     from utfproof.certificates.enclosures import attention_name, enclosure_certificate
     from utfproof.emulation import enclosure
     from utfproof.emulation.compare import random_input
     from utfproof.emulation.emulate import drawn_targets, tied_targets_only
+    from utfproof.weights import read_target
 
-    options.refuse_undrawn(stated, host, "law", "dtype")
-    if output is not None:
-        require_json(output)
-    found = pair_of(host, target_law, shape, pair, draw, max_memory)
-    machine, seed = found.host, draw.seed
-    if isinstance(found.targets, BiasedTarget):
+    targets: Target | BiasedTarget | Shape
+    if target is None:
+        targets = drawn_shape(host, [heads, layers, head_dim, d_in, d_out], residual, max_memory)
+    else:
+        if tied_targets:
+            raise MalformedInput("--tied-targets describes random targets; --target gives one")
+        targets = read_target(target, layers=layers, residual=residual, max_memory=max_memory)
+        agree_with(targets.shape, heads=heads, layers=layers, head_dim=head_dim, d_in=d_in, d_out=d_out)
+    if isinstance(targets, BiasedTarget):
         raise MalformedInput("an enclosure is for targets of attention alone; this one has MLPs or biases")
-    tied = pair.tied_targets or tied_targets_only(machine)
-    target = drawn_targets(found.targets, seed, target_law, width=pair.width, tied=tied, max_memory=max_memory)(0)
+    found = pair_of(host, targets, embedding, layers=layers, m=m, seed=seed, law=law, dtype=dtype, limit=max_memory)
+    machine, tied = found.host, tied_targets or tied_targets_only(found.host)
+    one = drawn_targets(targets, seed, "uniform", width=None, tied=tied, max_memory=max_memory)(0)
     kernel = parse_kernel(attention, machine.shape.heads, machine.shape.head_dim)
     if not isinstance(kernel, SoftmaxAttention):
         raise MalformedInput(f"an enclosure is for softmax attention, got --attention {attention}")
-    enclosure.require_size(machine, target, context, enclosure.first_bits(digits), max_memory)
+    enclosure.require_size(machine, one, context, enclosure.first_bits(digits), max_memory)
     name = attention_name(kernel, machine.shape.heads)
     X, E, method = random_input(machine.shape, context, seed), found.embedding, "given"
     if E is None:
-        solved = enclosure.exact_embedding(machine, target, max_memory=max_memory)
+        solved = enclosure.exact_embedding(machine, one, max_memory=max_memory)
         E, method = solved.E, f"exact ({solved.method})"
-    result = enclosure.enclose(machine, target, E, X, kernel, digits, max_memory=max_memory)
+    result = enclosure.enclose(machine, one, E, X, kernel, digits, max_memory=max_memory)
     files = []
     if output is not None:
-        named = named_host(host, machine, draw, max_memory)
-        made = enclosure_certificate(named, machine, target, E, X, kernel, result, name)
+        named = named_host(host, machine, seed, law or "uniform", dtype or "float64", max_memory)
+        made = enclosure_certificate(named, machine, one, E, X, kernel, result, name)
         if bool(made.document["shape"].get("residual")) != machine.shape.residual:
             raise NotDefined(
                 f"a certificate of kind enclosure cannot say what stream there is at {machine.shape}; leave -o out"
@@ -80,14 +98,14 @@ def enclose(
     return _outcome(host, machine, result, about, files)
 
 
-def named_host(argument: str, host: Universal, draw: Draw, limit: int | None) -> dict[str, Any]:
+def named_host(argument: str, host: Universal, seed: int, law: str, dtype: str, limit: int | None) -> dict[str, Any]:
     """A certificate's `host` field for a HOST argument: a construction, or a file by the digest of its content."""
     from utfproof.certificates.sources import host_document, require_rebuilt
     from utfproof.constructions import construction
     from utfproof.weights import read_tensors
 
-    if not options.is_host_file(argument):
-        return host_document(require_rebuilt(construction(argument)), **vars(draw))
+    if not is_host_file(argument):
+        return host_document(require_rebuilt(construction(argument)), seed=seed, law=law, dtype=dtype)
     digest = read_tensors(argument, max_memory=limit).digest(host.shape.residual)
     return {"system": "looped-universal" if host.tied else "universal", "weights": digest}
 

@@ -5,58 +5,42 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Any
 
+import typer
+
 from utfproof.attention import EXPORTED_NAMES
-from utfproof.cli import questions as options
-from utfproof.cli.command import Given, command
-from utfproof.cli.options import (
-    M,
-    MaxMemory,
-    ShapeOptions,
-    StoredResidual,
-    argument,
-    option,
-    required_shape,
-    written,
-)
+from utfproof.cli.entry import require_apart
+from utfproof.cli.options import MaxMemory, shape_of, written
 from utfproof.cli.outcome import Outcome
+from utfproof.commands.hosts import assumed_rows, is_host_file, require_made_for, stored_stream
 from utfproof.errors import MalformedInput
 from utfproof.shapes import decimal
 from utfproof.systems import Universal
 
-
-def _said(given: Given, facts: dict[str, str]) -> tuple[dict[str, int | None], dict[str, str | None]]:
-    """Numbers and words of the host, from the options or the embedding's metadata."""
-    names = ("heads", "layers", "head_dim", "d_in", "d_out", "m", "positions", "seed")
-    said = {name: _agreed(facts, name, getattr(given, name)) for name in names}
-    return said, {name: _agreed_text(facts, name, getattr(given, name)) for name in ("law", "dtype")}
+NUMBERS = ("heads", "layers", "head_dim", "d_in", "d_out", "m", "positions", "seed", "vocabulary")
+"""Metadata of an embedding that are numbers."""
 
 
-@command("Example: utfproof export sparse E.safetensors -o model.py")
 def export(
     *,
-    host: Annotated[str, argument("HOST.safetensors, or the construction that E was found for.")],
-    embedding: Annotated[Path, argument("E.safetensors, as written by `utfproof embed`.")],
+    host: Annotated[
+        str, typer.Argument(help="HOST.safetensors, or the construction that E was found for.", metavar="HOST")
+    ],
+    embedding: Annotated[
+        Path, typer.Argument(help="E.safetensors, as written by `utfproof embed`.", metavar="EMBEDDING")
+    ],
     output: Annotated[Path, written("File to write (.py); the tensors are written beside it.", "-o", "--output")],
-    residual: StoredResidual = None,
-    m: M = None,
-    positions: Annotated[
-        int | None, option("Rows of E, the last ones, that are learned positions.", advanced=True)
-    ] = None,
     attention: Annotated[
-        str | None, option(f"{', '.join(EXPORTED_NAMES)}, joined by '+'; the embedding's own, or causal.")
+        str | None, typer.Option(help=f"{', '.join(EXPORTED_NAMES)}, joined by '+'; the embedding's own, or causal.")
     ] = None,
-    seed: Annotated[int | None, option("Seed of a random host; the embedding's own.")] = None,
-    law: Annotated[str | None, option("Law of a random host; the embedding's own.", advanced=True)] = None,
-    dtype: Annotated[str | None, option("Number format of a random host.", advanced=True)] = None,
-    shape: ShapeOptions,
     max_memory: MaxMemory = None,
 ) -> Outcome:
     """Write a host with E as a plain torch.nn.Module.
 
-    The module is OUTPUT.py and the tensors beside it, and needs PyTorch alone. What the embedding's file says about its host is
-    used where options are not given, and contradictions are refused.
+    The module is OUTPUT.py and the tensors beside it, and needs PyTorch alone. The embedding's file says which host at which
+    shape it is for.
+
+    Example: utfproof export sparse E.safetensors -o model.py
     """
-    given = Given(locals())
     from utfproof.attention import SoftmaxAttention
     from utfproof.models import ModelAttention, read_kernel
     from utfproof.models.comparison import read_limits
@@ -64,31 +48,30 @@ def export(
     from utfproof.models.exporting import require_own, write_module
     from utfproof.weights import read_embedding, read_tensors
 
-    limit = max_memory
     written = [output, output.with_suffix(".safetensors")]
-    for path in written:
-        options.require_distinct(path, embedding, Path(host))
+    require_apart({"the tensors' file": written[1]}, {"EMBEDDING": embedding, "HOST": Path(host)})
     require_own(*written)
-    E = read_embedding(embedding, max_memory=limit)
-    facts = read_tensors(embedding, max_memory=limit).metadata
-    said, words = _said(given, facts)
-    stored = options.stored_stream(facts)
-    warned = options.require_made_for(facts, host, bool(residual if stored is None else stored), limit)
-    machine = _host(host, facts, said, words, residual, limit)
-    rows, ids = said["positions"] or 0, read_ids(facts)
+    E = read_embedding(embedding, max_memory=max_memory)
+    facts = read_tensors(embedding, max_memory=max_memory).metadata
+    numbers, stream = {name: _number(facts, name) for name in NUMBERS}, stored_stream(facts)
+    warned = require_made_for(facts, host, bool(stream), max_memory)
+    machine = _host(host, facts, numbers, stream, max_memory)
+    rows, ids = numbers["positions"] or 0, read_ids(facts)
     tokens = machine.shape.d_in - rows if ids is None else len(ids)
-    if _agreed(facts, "vocabulary", None) not in (None, tokens):
+    if numbers["vocabulary"] not in (None, tokens):
         raise MalformedInput(
             f"the embedding's metadata say vocabulary {facts['vocabulary']} and {rows} positions, which are not the "
             f"{machine.shape.d_in} rows that d_in says"
         )
-    seen = _agreed_text(facts, "attention", attention) or "causal"
+    seen = facts.get("attention", attention) or "causal"
+    if attention not in (None, seen):
+        raise MalformedInput(f"--attention {attention} contradicts the embedding, which says {seen}")
     kernel = read_kernel(seen, machine.shape.heads, machine.shape.head_dim)
     if not isinstance(kernel, SoftmaxAttention | ModelAttention):
         *most, last = EXPORTED_NAMES
         raise MalformedInput(f"matrices from outside cannot be exported; choose {', '.join(most)} or {last}")
     limits = read_limits(facts, tokens)
-    sizes: dict[str, Any] = {"vocabulary": tokens, "positions": rows, "max_memory": limit}
+    sizes: dict[str, Any] = {"vocabulary": tokens, "positions": rows, "max_memory": max_memory}
     write_module(output, machine, E, kernel, limits=limits, ids=ids, **sizes)
     paths = [str(path) for path in written]
     document: dict[str, Any] = {
@@ -98,67 +81,39 @@ def export(
         "files": paths,
     }
     apart = f"and {rows} learned" if ids is None else f"at {rows}"
+    longest = f"contexts of at most {limits[0]} tokens: the module refuses longer ones"
+    said = {**assumed_rows(facts), **warned}
     table: dict[str, Any] = {
         "shape": f"{machine.shape}, m = {machine.m}",
         "inputs": f"{tokens} tokens" + (f" {apart} positions" if rows else ""),
-        **(
-            {"compared": f"contexts of at most {limits[0]} tokens: the module refuses longer ones"} if limits[0] else {}
-        ),
-        **options.assumed_rows(facts),
-        **warned,
+        **({"compared": longest} if limits[0] else {}),
+        **said,
         "files": ", ".join(paths),
     }
-    document |= {key: table[key] for key in ("assumed", "warning") if key in table}
-    return Outcome(document, f"export {host}", table)
+    return Outcome(document | said, f"export {host}", table)
 
 
-def _agreed(facts: dict[str, str], name: str, value: int | None) -> int | None:
-    """An option, else the metadata's number; MalformedInput where they differ."""
+def _number(facts: dict[str, str], name: str) -> int | None:
+    """A number of the metadata; None where it is not there."""
     text = facts.get(name)
-    if text is None:
-        return value
-    number = decimal(text, 19)
-    if number is None:
+    number = decimal(text, 20)
+    if text is not None and number is None:
         raise MalformedInput(f"the embedding's metadata field {name} is {text[:40]!r}, expected a number")
-    if value is not None and value != number:
-        raise MalformedInput(f"--{name.replace('_', '-')} {value} contradicts the embedding, which says {text}")
     return number
 
 
-def _agreed_text(facts: dict[str, str], name: str, value: str | None) -> str | None:
-    text = facts.get(name)
-    if text is not None and value is not None and text != value:
-        raise MalformedInput(f"--{name} {value} contradicts the embedding, which says {text}")
-    return value if text is None else text
-
-
 def _host(
-    host: str,
-    facts: dict[str, str],
-    said: dict[str, int | None],
-    words: dict[str, str | None],
-    residual: bool | None,
-    limit: int | None,
+    host: str, facts: dict[str, str], numbers: dict[str, int | None], stream: bool | None, limit: int | None
 ) -> Universal:
-    """The host of the HOST argument, at the shape that options and the embedding's metadata say."""
-    from utfproof.constructions import CONSTRUCTIONS, build_host
+    """The host of the HOST argument, at the shape that the embedding's metadata say."""
+    from utfproof.constructions import build_host, construction
     from utfproof.weights import read_host
 
-    stored = options.stored_stream(facts)
-    if stored is not None and residual is not None and stored != residual:
-        raise MalformedInput(f"--{'' if residual else 'no-'}residual contradicts the embedding")
-    stream = residual if stored is None else stored
-    if options.is_host_file(host):
-        return read_host(host, layers=said["layers"], d_in=said["d_in"], residual=stream, max_memory=limit)
-    shape = required_shape(said, residual=bool(stream))
-    if host in CONSTRUCTIONS:
-        shape = CONSTRUCTIONS[host].target_shape(shape)
-    return build_host(
-        host,
-        shape,
-        said["m"],
-        seed=said["seed"] or 0,
-        law=words["law"] or "uniform",
-        dtype=words["dtype"] or "float64",
-        max_memory=limit,
-    )
+    if is_host_file(host):
+        return read_host(host, layers=numbers["layers"], d_in=numbers["d_in"], residual=stream, max_memory=limit)
+    if numbers["heads"] is None:
+        raise MalformedInput("the embedding does not say the shape of its host; write it with utfproof embed")
+    shape = shape_of(*(numbers[name] for name in NUMBERS[:5]), residual=stream)
+    drawn: dict[str, Any] = {"seed": numbers["seed"] or 0}
+    drawn |= {"law": facts.get("law", "uniform"), "dtype": facts.get("dtype", "float64")}
+    return build_host(host, construction(host).target_shape(shape), numbers["m"], **drawn, max_memory=limit)

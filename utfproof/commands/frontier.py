@@ -8,10 +8,10 @@ from pathlib import Path
 from textwrap import fill
 from typing import TYPE_CHECKING, Annotated, Any
 
-from utfproof.cli.command import command
-from utfproof.cli.options import Residual, option, written
-from utfproof.cli.outcome import Outcome
-from utfproof.cli.output import console
+import typer
+
+from utfproof.cli.options import Residual, written
+from utfproof.cli.outcome import Outcome, console
 from utfproof.errors import MalformedInput
 from utfproof.ground.files import make_folder
 from utfproof.ground.notions import Notion
@@ -27,46 +27,40 @@ WIDTH = 100
 """Columns of a paragraph."""
 
 
-@command("Example: utfproof frontier --heads 1..4 --layers 1..6 --notion shared-attention --certificates proofs/")
 def frontier(
     *,
-    heads: Annotated[str, option("Heads: 3, 1..4 or 1,2,5.", "--heads", "-H")] = "1..4",
-    layers: Annotated[str, option("Layers, in the same way.", "--layers", "-L")] = "1..10",
-    head_dim: Annotated[int, option("Head dimension d.", "--head-dim", "-d", metavar="d")] = 1,
-    d_in: Annotated[int, option("Input and output dimension.")] = 1,
+    heads: Annotated[str, typer.Option("--heads", "-H", help="Heads: 3, 1..4 or 1,2,5.")] = "1..4",
+    layers: Annotated[str, typer.Option("--layers", "-L", help="Layers, in the same way.")] = "1..10",
+    head_dim: Annotated[int, typer.Option("--head-dim", "-d", help="Head dimension d.", metavar="d")] = 1,
+    d_in: Annotated[int, typer.Option(help="Input and output dimension.")] = 1,
     residual: Residual = False,
     notion: Annotated[
         list[str] | None,
-        option("matching, attention-matching, functional or shared-attention; each of them by default."),
+        typer.Option(help="matching, attention-matching, functional or shared-attention; each of them by default."),
     ] = None,
     plot: Annotated[Path | None, written("Picture to write: m against L, reached and proved.")] = None,
-    certificates: Annotated[Path | None, option("Folder for every certificate; made if missing.")] = None,
+    certificates: Annotated[Path | None, typer.Option(help="Folder for every certificate; made if missing.")] = None,
     largest: Annotated[
-        int | None, option("Make certificates of up to this many numbers, or as much checking; others are marked *.")
+        int | None,
+        typer.Option(help="Make certificates of up to this many numbers, or as much checking; others are marked *."),
     ] = None,
 ) -> Outcome:
-    """Show for each notion the least m that is proved and the least m that is reached.
+    """Show the least m that is proved and reached, for each notion.
 
     Every number has a certificate (--certificates, then: utfproof check DIR), but those marked *, which are made on demand,
     those marked **, whose certificate would take more than the checker allows, and those marked †, which a written proof
     gives. --json names the bound, its page and its certificate for every number.
+
+    Example: utfproof frontier --heads 1..4 --layers 1..6 --notion shared-attention --certificates proofs/
     """
     from utfproof.frontiers.table import LARGEST, frontier, shapes
 
     notions = [_notion(name) for name in notion] if notion else list(Notion)
-    grid = shapes(
-        _numbers("--heads", heads),
-        _numbers("--layers", layers),
-        head_dim,
-        d_in,
-        residual=residual,
-    )
+    grid = shapes(_numbers("--heads", heads), _numbers("--layers", layers), head_dim, d_in, residual=residual)
     if len(grid) > MOST_SHAPES:
         raise MalformedInput(f"{len(grid)} shapes asked for, at most {MOST_SHAPES} are shown at once")
     if certificates is not None:
         make_folder(certificates)
-    if largest is not None and largest < 1:
-        raise MalformedInput(f"--largest must be a positive integer, got {largest}")
     if plot is not None:
         from utfproof.ground.plots import picture_format
 

@@ -5,38 +5,31 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Any
 
-from utfproof.cli.command import command
-from utfproof.cli.options import MaxMemory, amount, argument, option
+import typer
+
+from utfproof.cli.options import MaxMemory
 from utfproof.cli.outcome import Outcome
-from utfproof.shapes import positive_integer
 
 
-@command(
-    "Examples: utfproof inspect model.safetensors --heads 12; "
-    "utfproof inspect any --module package.module:factory --json"
-)
 def inspect(
     *,
-    model: Annotated[Path, argument("Weights of a model (.safetensors), or with --module the factory's path.")],
-    heads: Annotated[
-        int | None, option("Heads of queries, where tensors do not show them.", check=positive_integer)
-    ] = None,
-    kv_heads: Annotated[
-        int | None, option("Heads of keys and values, where fewer than --heads.", check=positive_integer)
-    ] = None,
-    module: Annotated[str | None, option("package.module:factory, called with MODEL's path; runs that code.")] = None,
-    tolerance: Annotated[
-        float | None,
-        option(
-            "Singular values below this part of the largest count as zero; width x eps.", check=amount, advanced=True
-        ),
+    model: Annotated[
+        Path,
+        typer.Argument(help="Weights of a model (.safetensors), or with --module the factory's path.", metavar="MODEL"),
+    ],
+    heads: Annotated[int | None, typer.Option(help="Heads of queries, where tensors do not show them.")] = None,
+    kv_heads: Annotated[int | None, typer.Option(help="Heads of keys and values, where fewer than --heads.")] = None,
+    module: Annotated[
+        str | None, typer.Option(help="package.module:factory, called with MODEL's path; runs that code.")
     ] = None,
     max_memory: MaxMemory = None,
 ) -> Outcome:
-    """Show the attention of a model: ranks, dead and shared heads, composition, hosts.
+    """Show a model's attention: ranks, dead and shared heads, hosts.
 
     Ranks of QK and OV circuits are numerical. Norms (their gains too), MLPs and biases are left out: nothing here says that a
     host acts as the model. The least m is that of all targets of the skeleton's sizes, by matching.
+
+    Examples: utfproof inspect model.safetensors --heads 12; utfproof inspect any --module package.module:factory --json
     """
     from utfproof.models.importing import read_file
     from utfproof.models.inspection import COMPOSED, inspect_model, skeleton
@@ -49,7 +42,7 @@ def inspect(
         file, held = live_tensors(made), getattr(made, "config", None)
         heads = heads or getattr(held, "num_attention_heads", None)
         kv_heads = kv_heads or getattr(held, "num_key_value_heads", None)
-    found = inspect_model(skeleton(file, heads, kv_heads), tolerance)
+    found = inspect_model(skeleton(file, heads, kv_heads))
     shape = found.shape
     low = [h for h in found.heads if min(h["rank_QK"], h["rank_OV"]) < h["full"] and not h["dead"]]
     same = [

@@ -6,35 +6,34 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from utfproof.cli.command import command
-from utfproof.cli.options import MaxMemory, argument, option
+import typer
+
+from utfproof.cli.options import MaxMemory, rare
 from utfproof.cli.outcome import Outcome
 from utfproof.errors import MalformedInput
-from utfproof.shapes import positive_integer
 
 if TYPE_CHECKING:
     from utfproof.training.optimum import Held, Optimum
 
 
-@command(
-    "Example: utfproof train parentheses/trained-own-width/attention -o runs/own; "
-    "utfproof optimum runs/own --hosts sparse-front,random; utfproof tables"
-)
 def optimum(
     *,
     folder: Annotated[
-        Path, argument("RUNDIR of a finished run of host trained-own-width (utfproof train ... -o RUNDIR).")
+        Path, typer.Argument(help="RUNDIR of a finished run of host trained-own-width.", metavar="RUNDIR")
     ],
-    hosts: Annotated[str | None, option("Comma-separated; all that are defined for the target by default.")] = None,
-    eval_sequences: Annotated[
-        int, option("Fresh sequences for accuracies and logits.", check=positive_integer, advanced=True)
-    ] = 10000,
-    results: Annotated[Path | None, option("Folder of result files; results/optimum by default.")] = None,
+    hosts: Annotated[
+        str | None, typer.Option(help="Comma-separated; all that are defined for the target by default.")
+    ] = None,
+    eval_sequences: Annotated[int, rare(help="Fresh sequences for accuracies and logits.")] = 10000,
+    results: Annotated[Path | None, typer.Option(help="Folder of result files; results/optimum by default.")] = None,
     max_memory: MaxMemory = None,
 ) -> Outcome:
-    """Embed a trained target into fixed hosts, and compare accuracies and logits.
+    """Embed a trained target into fixed hosts; compare accuracies.
 
-    Exit 1: an embedded host's logits are not the target's.
+    Logits are compared too. Exit 1: an embedded host's logits are not the target's.
+
+    Example: utfproof train parentheses/trained-own-width/attention -o runs/own; utfproof optimum runs/own --hosts
+    sparse-front,random; utfproof tables
     """
     from utfproof.ground.arrays import require_device
 

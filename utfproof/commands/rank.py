@@ -5,8 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Any
 
-from utfproof.cli.command import command
-from utfproof.cli.options import MaxMemory, argument, option
+import typer
+
+from utfproof.cli.options import MaxMemory
 from utfproof.cli.outcome import Outcome
 from utfproof.errors import MalformedInput
 from utfproof.ground.files import require_regular
@@ -16,23 +17,18 @@ SHOWN = 10
 """Dependent rows and columns that people see."""
 
 
-@command("Example: utfproof rank matrix.npy --max-memory 2G")
 def rank(
-    *,
-    matrix: Annotated[Path, argument("A matrix: .npy.")],
-    prime: Annotated[int | None, option("Odd prime below 2^27; by default some are tried in turn.")] = None,
-    max_memory: MaxMemory = None,
+    *, matrix: Annotated[Path, typer.Argument(help="A matrix: .npy.", metavar="MATRIX")], max_memory: MaxMemory = None
 ) -> Outcome:
     """Compute the rank of a stored matrix modulo a prime.
 
-    It names the rows and columns that depend on those before them.
+    It names the rows and columns that depend on those before them. Floats are read as exact rationals. A full rank modulo a
+    prime is the matrix's rank; a smaller one is a lower bound. Exit 0, whatever the rank is.
 
-    Floats are read as exact rationals. A full rank modulo a prime is the matrix's rank; a smaller one is a lower bound.
-    Exit 0, whatever the rank is.
+    Example: utfproof rank matrix.npy --max-memory 2G
     """
     from utfproof.exact import gfp
 
-    prime = None if prime is None else gfp.check_prime(prime)
     array = _matrix(matrix)
     if array.ndim != 2:
         raise MalformedInput(f"{matrix} holds an array of shape {array.shape}; a matrix is expected")
@@ -43,8 +39,8 @@ def rank(
         return gfp.residues(array, p, name=str(matrix), dtype=gfp.dtype_for(p))
 
     # of other matrices, which rows or columns depend needs a prime that rarely misleads
-    proven = gfp.full_rank_prime(residues) if prime is None and rows == columns else None
-    prime = proven or prime or gfp.DEFAULT_PRIMES[0]
+    proven = gfp.full_rank_prime(residues) if rows == columns else None
+    prime = proven or gfp.DEFAULT_PRIMES[0]
     everything = gfp.RankProfile(list(range(rows)), list(range(columns)))
     profile = everything if proven else gfp.rank_profile(residues(prime), prime)
     rank = len(profile.columns)

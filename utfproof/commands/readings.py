@@ -1,71 +1,74 @@
-"""Models as commands take them: the options that read one, and how its comparison is printed."""
+"""Models as commands take them: reading one, and how its comparison is printed."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from utfproof.cli.options import option
+import typer
+
+from utfproof.cli.options import rare
 from utfproof.errors import MalformedInput
-from utfproof.shapes import positive_integer, span
+from utfproof.shapes import span
+from utfproof.systems import Target
+from utfproof.systems.biases import BiasedTarget
 
 if TYPE_CHECKING:
     from utfproof.models import Agreement, Reading
 
 MOST_TOKENS = 10**6
 """Token ids of a part of a model."""
-
-
 OWN_LAYOUT = "utfproof"
 
-
-@dataclass(frozen=True)
-class LiveOptions:
-    """A live model, or a part of one."""
-
-    module: Annotated[str | None, option("Models: package.module:factory, called with TARGET's path.")] = None
-    tokens: Annotated[str | None, option("--module: only layer 0's attention, on these ids (1,2,5..9).")] = None
-    positions: Annotated[int | None, option("--tokens: at most so many positions.", check=positive_integer)] = None
-    upto: Annotated[
-        str | None, option("--tokens: submodule whose output is meant; the first attention's.", advanced=True)
-    ] = None
-
-    def reading(self, target: Path, seed: int, limit: int | None) -> Reading | None:
-        """The model or part that --module makes, None without it. MalformedInput where options contradict each other."""
-        from utfproof.models import from_model, make_module
-
-        if self.module is None:
-            if any(value is not None for value in (self.tokens, self.positions, self.upto)):
-                raise MalformedInput("--tokens, --positions and --upto are about a part of a live model: pass --module")
-            return None
-        if self.tokens is None and (self.positions is not None or self.upto is not None):
-            raise MalformedInput("--positions and --upto are about a part of a model: pass --tokens")
-        ids = None if self.tokens is None else token_ids(self.tokens)
-        made = make_module(self.module, target)
-        return from_model(made, tokens=ids, positions=self.positions, upto=self.upto, seed=seed, max_memory=limit)
+Layout = Annotated[str, typer.Option(help="Names in TARGET: utfproof, a model's, or auto.")]
+Module = Annotated[str | None, typer.Option(help="A model: package.module:factory, called with TARGET.")]
+Tokens = Annotated[str | None, rare(help="--module: only layer 0's attention, on these ids (1,2,5..9).")]
+Positions = Annotated[int | None, rare(help="--tokens: at most so many positions.")]
 
 
-@dataclass(frozen=True)
-class ModelOptions(LiveOptions):
-    """A model: live, or what is said of it beside its file."""
+def read(
+    target: Path,
+    layout: str,
+    *,
+    layers: int | None,
+    heads: int | None,
+    residual: bool | None,
+    module: str | None,
+    tokens: str | None,
+    positions: int | None,
+    seed: int,
+    limit: int | None,
+    attention: str | None = None,
+) -> Target | BiasedTarget | Reading:
+    """A file's target, or with another --layout or --module a model or a part of one. MalformedInput where options contradict
+    each other."""
+    from utfproof.models import from_model, import_model, make_module, refuse_models
+    from utfproof.weights import read_target
 
-    attention: Annotated[
-        str | None, option("Models: softmax, causal, window:W, joined by '+'; causal by default.", advanced=True)
-    ] = None
+    if module is None:
+        if tokens is not None or positions is not None:
+            raise MalformedInput("--tokens and --positions are about a part of a live model: pass --module")
+        if layout == OWN_LAYOUT:
+            if attention is not None:
+                raise MalformedInput(f"--attention is about models of another --layout; {target} is a target")
+            refuse_models(target, limit)
+            return read_target(target, layers=layers, residual=residual, max_memory=limit)
+        said: dict[str, Any] = {"attention": attention, "heads": heads, "residual": residual}
+        return import_model(target, layout, **said, max_memory=limit)
+    if attention is not None:
+        raise MalformedInput("--attention says what a live module shows by itself: leave it out")
+    if tokens is None and positions is not None:
+        raise MalformedInput("--positions is about a part of a model: pass --tokens")
+    ids = None if tokens is None else token_ids(tokens)
+    return from_model(make_module(module, target), tokens=ids, positions=positions, seed=seed, max_memory=limit)
 
-    def read(
-        self, target: Path, layout: str, *, heads: int | None, residual: bool | None, seed: int, limit: int | None
-    ) -> Reading:
-        """The model of a file, or of the module that --module makes. MalformedInput where options contradict each other."""
-        from utfproof.models import import_model
 
-        if self.module is not None and self.attention is not None:
-            raise MalformedInput("--attention says what a live module shows by itself: leave it out")
-        live = self.reading(target, seed, limit)
-        if live is not None:
-            return live
-        return import_model(target, layout, attention=self.attention, heads=heads, residual=residual, max_memory=limit)
+def target_for(host: str, model: Reading) -> Target | BiasedTarget:
+    """A model as a target; a constant coordinate carries its biases, unless the host serves them as they are."""
+    from utfproof.constructions import CONSTRUCTIONS
+
+    entry, target = CONSTRUCTIONS.get(host), model.target()
+    return target.augmented() if entry is None or entry.models is None else target
 
 
 def token_ids(text: str) -> list[int]:

@@ -5,55 +5,46 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from utfproof.cli import questions as options
-from utfproof.cli.command import command
-from utfproof.cli.options import Layers, MaxMemory, argument, option, written
+import typer
+
+from utfproof.cli.entry import require_apart
+from utfproof.cli.options import Certificate, Layers, MaxMemory
 from utfproof.cli.outcome import Outcome
-from utfproof.commands.certify import require_json
-from utfproof.errors import MalformedInput
+from utfproof.commands.hosts import remove_earlier_target
 from utfproof.ground.files import require_writable
-from utfproof.shapes import positive_integer
 
 if TYPE_CHECKING:
     from utfproof.decision.shared import SharedHost, SharedRefutation
 
 
-@command("Example: utfproof refute-lower values.safetensors -o values.json")
 def refute_lower(
     *,
-    host: Annotated[Path, argument("HOST.safetensors with R_V [L, H, m, m], or [H, m, m] when tied.")],
-    output: Annotated[Path, written("Certificate to write (.json).", "-o", "--output")],
+    host: Annotated[
+        Path, typer.Argument(help="HOST.safetensors with R_V [L, H, m, m], or [H, m, m] when tied.", metavar="HOST")
+    ],
+    output: Certificate,
     layers: Layers = None,
     head_dim: Annotated[
-        int | None, option("Head dimension of the targets; the file's, else 1.", "--head-dim", "-d")
+        int | None, typer.Option("--head-dim", "-d", help="Head dimension of the targets; the file's, else 1.")
     ] = None,
-    d_in: Annotated[int | None, option("Width of the targets; the file's, else 1.")] = None,
-    target: Annotated[
-        Path | None,
-        written("Where to write the target that no E and U serve (.safetensors); beside the certificate otherwise."),
-    ] = None,
+    d_in: Annotated[int | None, typer.Option(help="Width of the targets; the file's, else 1.")] = None,
     max_memory: MaxMemory = None,
 ) -> Outcome:
-    """Refute universality in the paper's lower-bound model, E and U both free.
+    """Refute universality in the paper's lower-bound model.
 
-    The model supplies attention from outside; E and U depend on the target.
+    E and U are both free. The model supplies attention from outside; E and U depend on the target. A vector y != 0 with
+    sum_w y_w R_w = 0 over the words of length L refutes it; with m^2 < H^L there always is one, and special values may have one
+    beyond. Floats are read as exact rationals. A target that no E and U serve is written beside the certificate. Exit 1:
+    refuted, for untied targets. 4: open; this command never says universal.
 
-    A vector y != 0 with sum_w y_w R_w = 0 over the words of length L refutes it; with m^2 < H^L there always is one, and
-    special values may have one beyond. Floats are taken as the dyadic rationals that they are. Exit 1: refuted, for untied
-    targets. 4: open; this command never says universal.
+    Example: utfproof refute-lower values.safetensors -o values.json
     """
     from utfproof.decision.shared import read_shared_host, refute_shared
     from utfproof.weights import write_target
 
-    require_json(output)
-    for name, value in (("--d-in", d_in), ("--head-dim", head_dim)):
-        if value is not None:
-            positive_integer(name, value)
-    beside = target or output.with_name(output.stem + ".target.safetensors")
+    beside = output.with_name(output.stem + ".target.safetensors")
     require_writable(beside)
-    options.require_distinct(beside, host)
-    if output.resolve() == beside.resolve():
-        raise MalformedInput(f"certificate and target need different names, got {output}")
+    require_apart({"the target": beside}, {"HOST": host})
     values = read_shared_host(host, layers=layers, d_in=d_in, head_dim=head_dim, max_memory=max_memory)
     found = refute_shared(values)
     files = []
@@ -61,8 +52,8 @@ def refute_lower(
         write_target(beside, found.target, dtype="int8")
         files.append(str(beside))
     files += [str(path) for path in found.certificate.write(output)]
-    if target is None and found.target is None:
-        options.remove_earlier_target(beside)
+    if found.target is None:
+        remove_earlier_target(beside)
     return _outcome(values, found, files, f"refute-lower {host}")
 
 

@@ -2,52 +2,49 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated, Any
 
-from utfproof.cli.command import command
-from utfproof.cli.options import Heads, Layers, MaxMemory, amount, option, written
+import typer
+
+from utfproof.cli.options import Heads, Layers, MaxMemory, Output, choice
 from utfproof.cli.outcome import Outcome
-from utfproof.errors import MalformedInput
+from utfproof.commands.search_numerical import FREE, Dimension, Free, Looped, require_problem
+from utfproof.ground.files import write_json
 from utfproof.ground.progress import stage
 
-FREE = {"E": "E", "both": "E and U"}
+KINDS = ("all", "maps", "injections")
 
 
-@command("Example: utfproof search exhaustive -H 2 -L 2 --m 2 --looped --json", name="search exhaustive")
 def search_exhaustive(
     *,
     heads: Heads = None,
     layers: Layers = None,
-    m: Annotated[int | None, option("Embedding dimension m of the hosts.")] = None,
-    free: Annotated[str, option("What may depend on the target: E or both.")] = "both",
-    looped: Annotated[bool, option("Tied hosts for tied targets.", "--looped")] = False,
-    kind: Annotated[str, option("Values R_V: all {0,1} matrices, maps (one 1 a row), injections.")] = "all",
-    first: Annotated[bool, option("Stop at the first host that serves.", "--first")] = False,
-    seconds: Annotated[float, option("Time limit.", check=amount)] = 600.0,
-    output: Annotated[Path | None, written("Document to write (.json).", "-o", "--output", document=True)] = None,
+    m: Dimension = None,
+    free: Free = "both",
+    looped: Looped = False,
+    kind: Annotated[str, choice("Values R_V, {0,1} matrices; maps: one 1 a row", KINDS)] = "all",
+    seconds: Annotated[float, typer.Option(help="Time limit.")] = 600.0,
+    output: Output = None,
     max_memory: MaxMemory = None,
 ) -> Outcome:
     """Decide every {0,1} host of m dimensions in the shared-attention model.
 
     For d_in = 1 and almost all targets. Exit 0: a host serves, exactly. 4: none of this kind does (other values are not
     excluded), or complex targets only, or the time was spent. 2, 3: malformed, too many hosts.
+
+    Example: utfproof search exhaustive -H 2 -L 2 --m 2 --looped --json
     """
     from utfproof.search.exhaustive import search_all
     from utfproof.search.problem import Problem
     from utfproof.shapes import Shape
 
-    if heads is None or layers is None or m is None:
-        raise MalformedInput("the problem is incomplete: --heads, --layers and --m are needed")
-    if free not in FREE:
-        raise MalformedInput(f"--free {free!r} is unknown; choose {', '.join(FREE)}")
+    heads, layers, m = require_problem(heads, layers, m)
     problem = Problem(Shape(heads, layers, 1, 1), m, FREE[free], looped, looped)
     with stage(f"search exhaustive, at most {seconds:g} s"):
-        found = search_all(problem, kind, seconds=seconds, stop_at_first=first, max_memory=max_memory)
-    document = {
-        "search": "exhaustive",
-        "setting": {"seconds": seconds, "first": first},
-    } | found.document()
+        found = search_all(problem, kind, seconds=seconds, max_memory=max_memory)
+    document = {"search": "exhaustive", "setting": {"seconds": seconds}} | found.document()
+    if output is not None:
+        write_json(output, document)
     return Outcome(document, f"search exhaustive: {problem}", _rows(document), 0 if found.rational else 4)
 
 

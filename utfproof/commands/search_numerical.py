@@ -2,51 +2,56 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from utfproof.cli.command import command
-from utfproof.cli.options import DIn, HeadDim, Heads, Layers, MaxMemory, Seed, option, option_of, written
+import typer
+
+from utfproof.cli.options import DIn, HeadDim, Heads, Layers, MaxMemory, Output, Seed, choice
 from utfproof.cli.outcome import Outcome
 from utfproof.errors import MalformedInput
+from utfproof.ground.files import write_json
 from utfproof.ground.progress import stage
-from utfproof.shapes import Shape, positive_integer
+from utfproof.shapes import Shape
 
 if TYPE_CHECKING:
     from utfproof.search.exact_host import Verification
     from utfproof.search.restarts import SearchRun
 
 FREE = {"E": "E", "both": "E and U"}
+Dimension = Annotated[int | None, typer.Option(help="Embedding dimension m of the hosts.")]
+Free = Annotated[str, choice("What may depend on the target", (*FREE,))]
+Looped = Annotated[bool, typer.Option("--looped", help="Tied hosts for tied targets.")]
 
 
-@command(
-    "Example: utfproof search numerical -H 2 -L 2 --m 2 --free both --restarts 20 --seed 0 -o run.json",
-    name="search numerical",
-)
+def require_problem(heads: int | None, layers: int | None, m: int | None) -> tuple[int, int, int]:
+    """H, L and m; MalformedInput naming what is missing."""
+    if heads is None or layers is None or m is None:
+        given = {"--heads": heads, "--layers": layers, "--m": m}
+        missing = [name for name, value in given.items() if value is None]
+        raise MalformedInput(f"the problem is incomplete: {', '.join(missing)} missing")
+    return heads, layers, m
+
+
 def search_numerical(
     *,
     heads: Heads = None,
     layers: Layers = None,
-    m: Annotated[int | None, option("Embedding dimension m of the hosts.", check=positive_integer)] = None,
+    m: Dimension = None,
     d_in: DIn = None,
     head_dim: HeadDim = None,
-    free: Annotated[str, option("What may depend on the target", choices=tuple(FREE))] = "both",
-    looped: Annotated[bool, option("Tied hosts for tied targets.", "--looped")] = False,
-    tied_host: Annotated[bool, option("Tied hosts, whatever the targets.", "--tied-host", advanced=True)] = False,
-    tied_targets: Annotated[bool, option("Tied targets, whatever the hosts.", "--tied-targets", advanced=True)] = False,
-    restarts: Annotated[int, option("Random start points.", check=positive_integer)] = 20,
+    free: Free = "both",
+    looped: Looped = False,
+    restarts: Annotated[int, typer.Option(help="Random start points.")] = 20,
     seed: Seed = 0,
-    iterations: Annotated[int, option("Steps at each ridge, at most.", check=positive_integer, advanced=True)] = 200,
-    fresh: Annotated[
-        int, option("Fresh targets that a candidate must serve.", check=positive_integer, advanced=True)
-    ] = 12,
-    output: Annotated[Path | None, written("Log of the run to write (.json).", "-o", "--output", document=True)] = None,
+    output: Output = None,
     max_memory: MaxMemory = None,
 ) -> Outcome:
     """Look for a host of m dimensions numerically, from random starts.
 
     In the shared-attention model. Exit 0: a host was found and verified exactly. 4: a candidate without exact verification,
     an approximation, or nothing; that nothing was found proves nothing.
+
+    Example: utfproof search numerical -H 2 -L 2 --m 2 --free both --restarts 20 --seed 0 -o run.json
     """
     from threadpoolctl import threadpool_limits
 
@@ -54,17 +59,13 @@ def search_numerical(
     from utfproof.search.restarts import CHUNK, SearchSetting, search
     from utfproof.search.rounding import verify_candidates
 
-    given = {"heads": heads, "layers": layers, "m": m}
-    if heads is None or layers is None or m is None:
-        missing = [option_of(name) for name, value in given.items() if value is None]
-        raise MalformedInput(f"the problem is incomplete: {', '.join(missing)} missing")
+    heads, layers, m = require_problem(heads, layers, m)
     width = 1 if d_in is None else d_in
     shape = Shape(heads, layers, width if head_dim is None else head_dim, width)
-    problem = Problem(shape, m, FREE[free], looped or tied_targets, looped or tied_host)
-    setting = SearchSetting(restarts, iterations, seed, fresh)
+    problem = Problem(shape, m, FREE[free], looped, looped)
     with threadpool_limits(1):  # the same bytes for the same command
         with stage("search", -(-restarts // CHUNK), unit="groups of restarts") as doing:
-            run = search(problem, setting, max_memory=max_memory, progress=doing.advance)
+            run = search(problem, SearchSetting(restarts, seed=seed), max_memory=max_memory, progress=doing.advance)
         with stage("exact verification"):
             verification, notes = verify_candidates(run)
     outcome = run.best.outcome if verification is None else "found"
@@ -75,6 +76,8 @@ def search_numerical(
         "verification": None if verification is None else verification.document(),
         "notes": notes,
     }
+    if output is not None:
+        write_json(output, document)
     rows = _rows(run, verification, outcome) | {f"note {number}": note for number, note in enumerate(notes, 1)}
     return Outcome(document, f"search numerical: {problem}", rows, 0 if verification is not None else 4)
 

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import sys
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from utfproof.cli.command import command
-from utfproof.cli.options import argument, memory, option, parallel, written
+import typer
+
+from utfproof.cli.options import memory, parallel, written
 from utfproof.cli.outcome import Outcome
-from utfproof.cli.output import plain
-from utfproof.errors import MalformedInput
+from utfproof.errors import MalformedInput, ResourceLimit, Undecided
 from utfproof.ground.progress import stage
 
 if TYPE_CHECKING:
@@ -21,33 +19,43 @@ _NAMED = 3
 """Failures named on standard error; failures.jsonl has them all."""
 
 
-@command(
-    "Examples: utfproof sweep grid.toml -o ranks --workers 4 --table ranks.parquet; "
-    "utfproof sweep grid.toml --scheduler tcp://127.0.0.1:8786"
-)
 def sweep(
     *,
-    spec: Annotated[Path, argument("FILE.toml: the grids of jobs (docs/sweeps.md).")],
+    spec: Annotated[Path, typer.Argument(help="FILE.toml: the grids of jobs (docs/sweeps.md).", metavar="SPEC")],
     output: Annotated[
-        Path | None, option("Folder of the results; named after the sweep by default.", "-o", "--output")
+        Path | None, typer.Option("-o", "--output", help="Folder of the results; named after the sweep by default.")
     ] = None,
     table: Annotated[Path | None, written("Write a row for each result: .parquet (with pyarrow) or .csv.")] = None,
-    scheduler: Annotated[str | None, option("Run on a Dask cluster: its scheduler, such as tcp://host:8786.")] = None,
+    scheduler: Annotated[
+        str | None, typer.Option(help="Run on a Dask cluster: its scheduler, such as tcp://host:8786.")
+    ] = None,
     workers: Annotated[
-        int | None, option("Worker processes here; cores divided by --threads by default.", check=parallel)
+        int | None,
+        typer.Option(
+            help="Worker processes here; cores divided by --threads by default.", parser=parallel, metavar="N"
+        ),
     ] = None,
     threads: Annotated[
-        int | None, option("Threads for linear algebra in each of them; 1 by default.", check=parallel)
+        int | None,
+        typer.Option(help="Threads for linear algebra in each of them; 1 by default.", parser=parallel, metavar="N"),
     ] = None,
-    reuse: Annotated[bool, option("Keep results that other code of utfproof computed.", "--reuse")] = False,
-    dry_run: Annotated[bool, option("Read and count the jobs; run nothing.", "--dry-run")] = False,
+    reuse: Annotated[bool, typer.Option("--reuse", help="Keep results that other code of utfproof computed.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Read and count the jobs; run nothing.")] = False,
     max_memory: Annotated[
-        int | None, option("Memory limit of one job such as 4G; its share of 80 % of RAM by default.", parser=memory)
+        int | None,
+        typer.Option(
+            help="Memory limit of one job such as 4G; its share of 80 % of RAM by default.",
+            parser=memory,
+            metavar="SIZE",
+        ),
     ] = None,
 ) -> Outcome:
-    """Run every job of a grid that has no result yet; run it again to resume.
+    """Run every job of a grid; run it again to resume.
 
     Exit 0: every job has a result, whatever it says. 4: some could not be run; they are named. 3: for want of memory alone.
+
+    Examples: utfproof sweep grid.toml -o ranks --workers 4 --table ranks.parquet; utfproof sweep grid.toml --scheduler
+    tcp://127.0.0.1:8786
     """
     from utfproof.ground.resources import default_limit
     from utfproof.sweeps.cluster import DaskWorkers, require_dask
@@ -76,8 +84,10 @@ def sweep(
             write_table(summary.lines.values(), table)
         rows["table"] = str(table)
     rows |= {**_ran(summary), "results": str(folder / "results.jsonl")}
-    failed = partial(_name_failures, summary, folder)
-    return Outcome({**document, **summary.document()}, title, rows, summary.exit_code, closing=failed)
+    failure = None
+    if summary.failures:
+        failure = (ResourceLimit if summary.exit_code == 3 else Undecided)(_named(summary, folder))
+    return Outcome({**document, **summary.document()}, title, rows, failure=failure)
 
 
 def _ran(summary: Summary) -> dict[str, str]:
@@ -89,14 +99,10 @@ def _ran(summary: Summary) -> dict[str, str]:
     return rows
 
 
-def _name_failures(summary: Summary, folder: Path) -> None:
-    if not summary.failures:
-        return
+def _named(summary: Summary, folder: Path) -> str:
     named = [f"{job.label}: {reason}" for job, reason, _ in summary.failures[:_NAMED]]
     more = len(summary.failures) - len(named)
-    rest = f" (and {more} more)" if more else ""
-    line = (
-        f"utfproof: {len(summary.failures)} of {summary.total} jobs could not be run, see {folder / 'failures.jsonl'}: "
-        f"{'; '.join(named)}{rest}"
+    return (
+        f"{len(summary.failures)} of {summary.total} jobs could not be run, see {folder / 'failures.jsonl'}: "
+        f"{'; '.join(named)}" + (f" (and {more} more)" if more else "")
     )
-    print(plain(" ".join(line.split())), file=sys.stderr)

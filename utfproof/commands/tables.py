@@ -7,9 +7,9 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from utfproof.cli.command import command
-from utfproof.cli.options import option
-from utfproof.cli.outcome import Outcome
+import typer
+
+from utfproof.cli.outcome import Outcome, plain
 from utfproof.errors import MalformedInput
 
 if TYPE_CHECKING:
@@ -32,16 +32,17 @@ def results_folder(given: Path | None) -> Path:
     return given
 
 
-@command("Examples: utfproof tables; utfproof tables --results results/training --json")
 def tables(
     *,
-    results: Annotated[Path | None, option("Folder of finished runs; results/training by default.")] = None,
+    results: Annotated[Path | None, typer.Option(help="Folder of finished runs; results/training by default.")] = None,
 ) -> Outcome:
     """Show the paper's tables beside what was measured.
 
     Measured: mean ± sd over the seeds, steps, device.
     First the setting `paper` (learned positions), then `theory` (no positions), then what `utfproof optimum` has measured.
     Needs no PyTorch. Exit 0, also when nothing was measured. 2: a file of the folder is no result.
+
+    Examples: utfproof tables; utfproof tables --results results/training --json
     """
     from utfproof.training import optimum, tables
     from utfproof.training.presets import PAPER_TASKS
@@ -58,7 +59,7 @@ def tables(
 
     def show() -> None:
         if not runs:
-            print(f"No run in {folder.absolute()}; name another folder with --results FOLDER.\n")
+            print(f"No run in {plain(str(folder.absolute()))}; name another folder with --results FOLDER.\n")
         _write(f"Setting paper (learned positions): {places['paper']}.\n")
         for part in parts:
             _draw(f"{part.title} ({part.label})", tables.HEADER, [tables.row_cells(row, rules) for row in part.rows])
@@ -83,7 +84,7 @@ def tables(
 
 def _write(*lines: str) -> None:
     for line in lines:
-        print("\n".join(textwrap.wrap(line, WIDTH, subsequent_indent="  ")) + "\n" * line.endswith("\n"))
+        print("\n".join(textwrap.wrap(plain(line), WIDTH, subsequent_indent="  ")) + "\n" * line.endswith("\n"))
 
 
 def _draw(title: str, header: Sequence[str], lines: Sequence[Sequence[str]]) -> None:
@@ -99,5 +100,5 @@ def _draw(title: str, header: Sequence[str], lines: Sequence[Sequence[str]]) -> 
     for name in header:
         table.add_column(Text(name), overflow="fold")
     for line in lines:
-        table.add_row(*(Text(cell) for cell in line))
+        table.add_row(*(Text(plain(cell)) for cell in line))
     Console(highlight=False, width=WIDTH).print(table)

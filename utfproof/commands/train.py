@@ -10,104 +10,76 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from utfproof.cli.command import Given, command
-from utfproof.cli.options import MaxMemory, Threads, amount, argument, option
-from utfproof.cli.options import seed as seed_check
+import typer
+
+from utfproof.cli.options import MaxMemory, Seed, Threads, choice, rare
 from utfproof.cli.outcome import Outcome
 from utfproof.errors import MalformedInput, Stopped
 from utfproof.ground.laws import check_seed
 from utfproof.ground.progress import Stage, stage
-from utfproof.shapes import positive_integer
 
 if TYPE_CHECKING:
     from utfproof.training.loop import RunSetting, Tick
     from utfproof.training.presets import Preset
     from utfproof.training.results import RunResult
 
-
-_OF_THE_PRESET = (
-    "steps", "batch", "m", "head_dim", "host", "learning_rate", "weight_decay", "warmup", "positions", "loss",
-)  # fmt: skip
-"""Fields of a preset that are options too."""
+SETTINGS = ("paper", "theory")
 
 
-def _changes(given: Given) -> dict[str, Any]:
-    """What options and --set change of the preset. MalformedInput for a field that both name."""
-    changes = name_values(given.changes or [])
-    chosen = {name: value for name in _OF_THE_PRESET if (value := getattr(given, name)) is not None}
-    if both := [name for name in chosen if name in changes]:
-        raise MalformedInput(f"{both[0]} is named by --{both[0].replace('_', '-')} and by --set; choose one")
-    return {**changes, **chosen}
-
-
-@command(
-    "Examples: utfproof train 1-hop/sparse/residual-norm; "
-    "utfproof train 2-hop/random/residual-norm --seeds 5 --device cuda; "
-    "utfproof train 1-hop/sparse/attention --setting theory --steps 200 --set m=600 -o runs/trial",
-)
 def train(
     *,
-    preset: Annotated[str, argument("TASK/HOST/VARIANT, such as 1-hop/sparse/residual-norm.")],
-    setting: Annotated[
-        str, option("paper (learned positions, sparse-front) or theory (no positions)", choices=("paper", "theory"))
-    ] = "paper",
-    steps: Annotated[
-        int | None, option("Steps; fewer than the preset's mark a brief run.", check=positive_integer)
-    ] = None,
-    seed: Annotated[int, option("Seed of initial values, data and random hosts.", check=seed_check)] = 0,
-    seeds: Annotated[int, option("So many seeds, from --seed on.", check=positive_integer, aside=True)] = 1,
-    batch: Annotated[int | None, option("Sequences a step.", advanced=True)] = None,
-    positions: Annotated[str | None, option("none or learned; the setting's by default.", advanced=True)] = None,
-    loss: Annotated[str | None, option("Positions the loss averages over: answer, sequence.", advanced=True)] = None,
-    m: Annotated[
-        int | None, option("Embedding dimension of the host; the preset's by default.", check=positive_integer)
-    ] = None,
-    head_dim: Annotated[
-        int | None, option("Head dimension; the preset's by default.", check=positive_integer, advanced=True)
-    ] = None,
-    host: Annotated[str | None, option("Host in place of the preset's.")] = None,
-    learning_rate: Annotated[
-        float | None, option("Largest learning rate; the preset's by default.", check=amount)
-    ] = None,
-    weight_decay: Annotated[float | None, option("Weight decay; the preset's by default.", advanced=True)] = None,
-    warmup: Annotated[int | None, option("Steps of warmup; the preset's by default.", advanced=True)] = None,
+    preset: Annotated[
+        str, typer.Argument(help="TASK/HOST/VARIANT, such as 1-hop/sparse/residual-norm.", metavar="PRESET")
+    ],
+    setting: Annotated[str, choice("paper: learned positions, sparse-front; theory: no positions", SETTINGS)] = "paper",
+    steps: Annotated[int | None, typer.Option(help="Steps; fewer than the preset's mark a brief run.")] = None,
+    seed: Seed = 0,
+    seeds: Annotated[int, typer.Option(help="So many seeds, from --seed on.")] = 1,
+    batch: Annotated[int | None, typer.Option(help="Sequences a step; the preset's by default.")] = None,
+    m: Annotated[int | None, typer.Option(help="Embedding dimension of the host; the preset's by default.")] = None,
     changes: Annotated[
-        list[str] | None, option("NAME=VALUE for any other field of the preset; repeatable.", "--set")
+        list[str] | None,
+        typer.Option(
+            "--set",
+            help="NAME=VALUE for any other field of the preset, such as host, learning_rate, warmup; repeatable.",
+            metavar="NAME=VALUE",
+        ),
     ] = None,
-    engine: Annotated[str, option("paths (path space: no positions, LN, MLPs), wide (m-wide), or auto.")] = "auto",
-    device: Annotated[str, option("cpu, or a torch device such as cuda.")] = "cpu",
+    engine: Annotated[str, rare(help="paths (path space: no positions, LN, MLPs), wide (m-wide), or auto.")] = "auto",
+    device: Annotated[str, typer.Option(help="cpu, or a torch device such as cuda.")] = "cpu",
     dtype: Annotated[
-        str, option("float32, float64, bfloat16, or tf32 on a GPU: float32 whose products take TF32.", advanced=True)
+        str, rare(help="float32, float64, bfloat16, or tf32 on a GPU: float32 whose products take TF32.")
     ] = "float32",
     threads: Threads = None,
-    results: Annotated[Path | None, option("Folder of result files.", aside=True)] = None,
+    results: Annotated[Path | None, typer.Option(help="Folder of result files.")] = None,
     output: Annotated[
         Path | None,
-        option("RUNDIR for checkpoints; a run in it goes on. runs/KEY by default.", "-o", "--resume", aside=True),
+        typer.Option("-o", "--resume", help="RUNDIR for checkpoints; a run in it goes on. runs/KEY by default."),
     ] = None,
-    checkpoint_every: Annotated[int, option("Steps between checkpoints.", aside=True, advanced=True)] = 1000,
-    log_every: Annotated[int, option("Steps between lines of the log.", aside=True, advanced=True)] = 100,
-    eval_sequences: Annotated[
-        int, option("Fresh sequences that the final accuracy is measured on.", check=positive_integer, advanced=True)
-    ] = 10000,
-    again: Annotated[
-        bool, option("Run although its result file is there.", "--again", aside=True, advanced=True)
-    ] = False,
+    checkpoint_every: Annotated[int, rare(help="Steps between checkpoints.")] = 1000,
+    log_every: Annotated[int, rare(help="Steps between lines of the log.")] = 100,
+    eval_sequences: Annotated[int, rare(help="Fresh sequences that the final accuracy is measured on.")] = 10000,
     max_memory: MaxMemory = None,
 ) -> Outcome:
-    """Train E and U of a fixed host, or a whole transformer, on a task of the paper.
+    """Train E and U of a fixed host on a task of the paper.
 
-    After Ctrl-C or a kill the same command goes on from the last checkpoint. Exit 0: all steps done. 1: the loss is no
-    finite number any more.
+    A preset may also train a whole transformer. After Ctrl-C or a kill the same command goes on from the last checkpoint. Exit
+    0: all steps done. 1: the loss became NaN or infinite.
+
+    Examples: utfproof train 1-hop/sparse/residual-norm; utfproof train 2-hop/random/residual-norm --seeds 5 --device cuda;
+    utfproof train 1-hop/sparse/attention --setting theory --steps 200 --set host=random -o runs/trial
     """
-    given = Given(locals())
     from utfproof.ground.arrays import require_device
     from utfproof.training.loop import Interrupted, RunSetting
     from utfproof.training.model import check_dtype
     from utfproof.training.presets import preset as preset_named
     from utfproof.training.results import DEFAULT_FOLDER
 
-    overrides = _changes(given)
+    overrides = name_values(changes or [])
+    chosen = {"steps": steps, "batch": batch, "m": m}
+    if both := [name for name, value in chosen.items() if value is not None and name in overrides]:
+        raise MalformedInput(f"{both[0]} is named by --{both[0]} and by --set; choose one")
+    overrides |= {name: value for name, value in chosen.items() if value is not None}
     point = preset_named(preset, setting, **overrides)  # a wrong name first, before what PyTorch needs
     check_seed(seed + seeds - 1)
     require_device(device)
@@ -115,7 +87,9 @@ def train(
         if folder is not None and folder.exists() and not folder.is_dir():
             raise MalformedInput(f"{folder} is a file; name a folder")
     if threads is not None:
-        use_threads(threads)
+        import torch
+
+        torch.set_num_threads(threads)
     check_dtype(dtype, device)
     how = RunSetting(
         device,
@@ -126,7 +100,6 @@ def train(
         checkpoint_every=checkpoint_every,
         log_every=log_every,
         eval_sequences=eval_sequences,
-        again=again,
         max_memory=max_memory,
     )
     try:
@@ -142,13 +115,6 @@ def _run(point: Preset, seeds: list[int], setting: RunSetting) -> list[RunResult
 
     with _live(f"{point.name}, m = {point.m}") as advance:
         return run(point, seeds, setting, advance)
-
-
-def use_threads(count: int) -> None:
-    """Threads of torch in this process."""
-    import torch
-
-    torch.set_num_threads(count)
 
 
 def name_values(items: list[str]) -> dict[str, Any]:

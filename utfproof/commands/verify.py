@@ -8,12 +8,11 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
+import typer
+
 from utfproof.claims.grid import DEFAULT_GRID, Grid
-from utfproof.cli.command import command
-from utfproof.cli.options import argument, option, parallel, written
-from utfproof.cli.outcome import Outcome
-from utfproof.cli.output import console
-from utfproof.cli.questions import refuse_given
+from utfproof.cli.options import Output, parallel, written
+from utfproof.cli.outcome import Outcome, console
 from utfproof.errors import MalformedInput, Refuted
 from utfproof.ground.files import write_bytes
 from utfproof.ground.processes import cores, worker_pool
@@ -26,59 +25,60 @@ SHOWN_IN_FULL = 5
 """So many claims are shown with statement and evidence, more of them as a summary."""
 
 
-_OF_DECISIONS = ("grid", "output", "junit", "html", "certificates", "full", "workers")
-"""Options that say nothing where nothing is decided."""
-
-
-@command(
-    'Example: utfproof verify "thm:designed-R*" --grid "H=1..2,L=1..3,d=1..2,d_in=1..3" --html claims.html',
-)
 def verify(
     *,
     claim: Annotated[
         list[str] | None,
-        argument(
-            "Claims by id, by the paper's label, or by a prefix ending in *; each of them by default.",
+        typer.Argument(
+            help="Claims by id, by the paper's label, or by a prefix ending in *; each of them by default.",
             metavar="[CLAIMS]...",
         ),
     ] = None,
-    grid: Annotated[str, option("Shapes on which claims are decided.")] = DEFAULT_GRID,
-    output: Annotated[Path | None, written("Also write the JSON document here.", "-o", "--output")] = None,
+    grid: Annotated[str | None, typer.Option(help=f"Shapes on which claims are decided ({DEFAULT_GRID}).")] = None,
+    output: Output = None,
     junit: Annotated[Path | None, written("JUnit XML, a test case for each claim.")] = None,
     html: Annotated[Path | None, written("One self-contained page: claims and evidence, searchable.")] = None,
-    certificates: Annotated[Path | None, option("Existing folder in which to leave every certificate.")] = None,
-    full: Annotated[
-        bool, option("Every claim with its statement, verdict, instances and evidence.", "--full", aside=True)
-    ] = False,
+    certificates: Annotated[
+        Path | None, typer.Option(help="Existing folder in which to leave every certificate.")
+    ] = None,
     workers: Annotated[
-        int | None, option("Worker processes; as many as cores unless said otherwise.", check=parallel, aside=True)
+        int | None, typer.Option(help="Worker processes; as many as cores by default.", parser=parallel, metavar="N")
     ] = None,
     listing: Annotated[
-        bool, option("Name the claims with their recorded verdicts and leave.", "--list", aside=True)
+        bool, typer.Option("--list", help="Name the claims with their recorded verdicts and leave.")
     ] = False,
-    stated: frozenset[str] = frozenset(),
 ) -> Outcome:
-    """Decide the paper's claims anew and compare each verdict with the recorded one.
+    """Decide the paper's claims anew, beside the recorded verdicts.
 
     Up to five claims are shown with statement and evidence. Exit 0: every claim is as recorded. 1: some are not.
+
+    Example: utfproof verify "thm:designed-R*" --grid "H=1..2,L=1..3,d=1..2,d_in=1..3" --html claims.html
     """
     from utfproof.claims.registry import select
     from utfproof.claims.runner import verify
 
     chosen = select(_no_files(claim or []))
     if listing:
-        refuse_given(stated, "--list decides nothing", *_OF_DECISIONS)
+        deciding = {
+            "--grid": grid,
+            "--output": output,
+            "--junit": junit,
+            "--html": html,
+            "--certificates": certificates,
+        }
+        if given := [name for name, value in deciding.items() if value is not None]:
+            raise MalformedInput(f"{', '.join(given)} would change nothing: --list decides nothing")
         lines = [f"{entry.verdict.value:18} {entry.id}" for entry in chosen]
         listed = [{"id": entry.id, "recorded": entry.verdict.value} for entry in chosen]
         return Outcome({"listed": listed}, text=lambda: print("\n".join(lines)))
-    shapes = Grid.parse(grid)
+    shapes = Grid.parse(grid or DEFAULT_GRID)
     count = min(workers or cores(), len(chosen))
     with stage("verify", len(chosen), unit="claims") as doing, _executor(count) as executor:
         document, outcomes = verify(chosen, shapes, executor=executor, keep=certificates, progress=doing.advance)
     found = {digest: data for outcome in outcomes for digest, data in outcome.certificates.items()}
     document["certificates"] = {digest: json.loads(data) for digest, data in sorted(found.items())}
     _write_reports(document, junit, html, output)
-    show = partial(_print_claims, document, full=full or len(chosen) <= SHOWN_IN_FULL)
+    show = partial(_print_claims, document, full=len(chosen) <= SHOWN_IN_FULL)
     broken = [entry["id"] for entry in document["claims"] if not entry["agrees"]]
     failure = Refuted(f"not as recorded: {', '.join(broken)}") if broken else None
     return Outcome(document, text=show, failure=failure)

@@ -16,7 +16,7 @@ from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any
 
-from utfproof.cli.registry import in_sweep
+from utfproof.cli.registry import load, parameters
 from utfproof.errors import NotDefined, Refuted, ResourceLimit, Undecided, UtfproofError
 from utfproof.ground.notions import Notion
 
@@ -123,18 +123,18 @@ def run_job(job: SweepJob, code: str, max_memory: int | None = None) -> Answer:
 
 
 def _answer(job: SweepJob, place: Path, max_memory: int | None) -> Answer:
-    command = in_sweep(job.command)
-    values = command.defaults | dict(job.parameters)
-    values |= {n: [v] for n, v in job.parameters.items() if command.parameters[n].base is list}
+    function = load(job.command)
+    known = parameters(function)
+    values: dict[str, Any] = {name: one.default for name, one in known.items()}
+    values |= {name: [value] if known[name].kind is list else value for name, value in job.parameters.items()}
     for name, digest in job.files.items():
-        values[name] = command.parameters[name].base(job.folder / values[name])
+        values[name] = known[name].kind(job.folder / values[name])
         if sha256(Path(values[name]).read_bytes()) != digest:
             raise UtfproofError(f"{values[name]} has changed since the sweep began; start it again")
     own = {"output": place / f"{job.key}.json", "results": place / "results", "max_memory": max_memory, "workers": 1}
     values |= {name: value for name, value in own.items() if name in values and name not in job.parameters}
-    stated = frozenset(name for name, value in job.parameters.items() if value != command.defaults[name])
     try:
-        outcome = command.call(values, stated)
+        outcome = function(**values)
     except tuple(ENDINGS) as error:
         verdict = next(word for kind, word in ENDINGS.items() if isinstance(error, kind))
         return _line(job, {"verdict": verdict, "reason": str(error)}, {})

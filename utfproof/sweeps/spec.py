@@ -15,15 +15,21 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from utfproof.cli.command import REQUIRED, Parameter
-from utfproof.cli.options import DIMENSIONS
-from utfproof.cli.registry import in_sweep
-from utfproof.errors import MalformedInput, ResourceLimit
+import typer
+
+from utfproof.cli.options import WRITTEN
+from utfproof.cli.registry import NAMES, Parameter, load, parameters
+from utfproof.errors import MalformedInput, ResourceLimit, choose
 from utfproof.ground.files import read_bytes
 from utfproof.paper.tables import PAPER_TABLE_SHAPES
 from utfproof.shapes import span
 from utfproof.sweeps.jobs import SweepJob, sha256
 
+DIMENSIONS = ("heads", "layers", "head_dim", "d_in", "d_out")
+APART = ("check", "sweep")
+"""Commands that sweeps don't run."""
+NO_KEYS = ("max_memory", "threads", "workers", "results", "checkpoint_every", "log_every", "seeds", "listing")
+"""Options that a sweep sets itself, or that say where and how one run is shown; `output` and other files are too."""
 MAX_JOBS = 200_000
 LARGEST = 2**64 - 1
 _EXPECTED = {bool: "true or false", int: 'integers, or a range such as "0..99"', float: "a number", str: "a text"}
@@ -78,12 +84,8 @@ class Grid:
         name = table.get("command")
         if not isinstance(name, str):
             raise MalformedInput(f'{place}: command is missing; write for example command = "certify"')
-        self.place, self.folder = f"{place} ({name})", folder
-        try:
-            self.command = in_sweep(name)
-        except MalformedInput as error:
-            raise MalformedInput(f"{place}: {error}") from error
-        keys = self.command.keys
+        self.command, self.place, self.folder = name, f"{place} ({name})", folder
+        self.keys = keys = keys_of(name, place)
         _known(table, ("command", *keys, *(["shape"] if {*DIMENSIONS} <= keys.keys() else [])), self.place)
         self.axes: list[Values] = []
         for key, given in table.items():
@@ -92,7 +94,7 @@ class Grid:
             elif key != "command":
                 self.axes.append(self._axis(keys[key], given))
         covered = {*table, *(DIMENSIONS if "shape" in table else ())}
-        if missing := [key for key, known in keys.items() if known.default is REQUIRED and key not in covered]:
+        if missing := [key for key, known in keys.items() if known.required and key not in covered]:
             raise MalformedInput(f"{self.place}: {', '.join(missing)} missing")
         self.size = math.prod(map(len, self.axes))
 
@@ -121,7 +123,7 @@ class Grid:
         if sum(found[-1] - found[0] + 1 if isinstance(found, range) else 1 for found in ranges) > MAX_JOBS:
             raise ResourceLimit(f"{place} has more than {MAX_JOBS} values; split it")
         values = [value for found in ranges for value in found]
-        if key.base is Path:
+        if key.kind is Path:
             values = [path for value in values for path in self._files(place, value)]
         return [{key.name: value} for value in values]
 
@@ -141,16 +143,33 @@ class Grid:
         digests: dict[str, str] = {}
         for combination in itertools.product(*self.axes):
             given = {name: value for part in combination for name, value in part.items()}
-            kept = {key: given.get(key, known.default) for key, known in self.command.keys.items()}
+            kept = {key: given.get(key, known.default) for key, known in self.keys.items()}
             files = {}
-            for key, known in self.command.keys.items():
+            for key, known in self.keys.items():
                 path = self.folder / str(kept[key])
-                if given.get(key) is not None and (known.base is Path or (known.names_file and path.is_file())):
+                may_name = known.kind is Path or (known.names_file and path.is_file())
+                if given.get(key) is not None and may_name:
                     if str(path) not in digests:
                         digests[str(path)] = sha256(read_bytes(path))
                     files[key] = digests[str(path)]
-            kept = {key: value for key, value in kept.items() if value is not None and value is not REQUIRED}
-            yield SweepJob(self.command.name, kept, files, self.folder if files else Path())
+            kept = {key: value for key, value in kept.items() if value is not None}
+            yield SweepJob(self.command, kept, files, self.folder if files else Path())
+
+
+def keys_of(command: str, place: str) -> dict[str, Parameter]:
+    """What a sweep may set of a command: options that say what is run. MalformedInput where it cannot be run here."""
+    known = [name for name in NAMES if name not in APART]
+    if command not in known:
+        raise MalformedInput(f"{place}: command {command!r} is unknown; {choose(command, known)}")
+    try:
+        found = parameters(load(command))
+    except ModuleNotFoundError as error:
+        raise MalformedInput(f"{place}: command {command!r} cannot run here: module {error.name} is missing") from error
+    return {
+        name: one
+        for name, one in found.items()
+        if name not in NO_KEYS and name != "output" and one.info.parser not in WRITTEN
+    }
 
 
 def _known(table: Mapping[str, Any], known: Iterable[str], place: str) -> None:
@@ -164,24 +183,25 @@ def _known(table: Mapping[str, Any], known: Iterable[str], place: str) -> None:
 
 
 def _values(place: str, key: Parameter, value: Any) -> Sequence[Any]:
-    """One value in a list, or a range written "0..99". MalformedInput for another type, or a value that the key refuses."""
-    kind = key.base if key.base in (bool, int, float) else str
-    if kind is bool and isinstance(value, bool):
-        return [value]
-    if kind is int and type(value) is int:
-        found = value, value
-    elif kind is int and isinstance(value, str) and ".." in value and (ends := span(value)):
-        found = ends
-        if found[1] < found[0]:
+    """One value in a list, or a range written "0..99". MalformedInput for another type, or a value that the option refuses."""
+    kind = key.kind if key.kind in (bool, int, float) else str
+    if kind is int and isinstance(value, str) and ".." in value and (ends := span(value)):
+        if ends[1] < ends[0]:
             raise MalformedInput(f"{place} has the empty range {value!r}; write the smaller number first")
-    elif kind is float and isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value):
-        return [key.check(place, float(value))]
-    elif kind is str and (isinstance(value, str) or type(value) is int):
-        return [key.check(place, str(value))]
-    else:
+        for end in ends:
+            _checked(place, key, end)
+        return range(ends[0], ends[1] + 1)
+    allowed = {bool: (bool,), int: (int,), float: (int, float), str: (int, str)}[kind]
+    if type(value) not in allowed or (kind is float and not math.isfinite(value)):
         raise MalformedInput(f"{place} has {value!r}, expected {_EXPECTED[kind]}")
-    for end in found:
-        if abs(end) > LARGEST:
-            raise MalformedInput(f"{place} has {value!r}, expected at most {LARGEST}")
-        key.check(place, end)
-    return range(found[0], found[1] + 1)
+    return [_checked(place, key, kind(value))]
+
+
+def _checked(place: str, key: Parameter, value: Any) -> Any:
+    """The value as the command line would read it."""
+    if key.info.parser is None or key.kind is Path:
+        return value
+    try:
+        return key.info.parser(value)
+    except typer.BadParameter as error:
+        raise MalformedInput(f"{place} {error.message}") from error
