@@ -1172,22 +1172,22 @@ def require_finite(tensors: dict[str, Tensor], numpy: bool) -> None:
                 raise Stop(f"{name} has an entry that is not finite")
 
 
-def canonical_digests(handle: BinaryIO, header: Header, keep: dict[str, bytearray] | None = None) -> tuple[str, str]:
-    """Of the content without and with the line for a residual stream. It is read piece by piece; with `keep` it is kept
-    there, too."""
+def canonical_digests(handle: BinaryIO, header: Header, keep: dict[str, bytes] | None = None) -> tuple[str, str]:
+    """Of the content without and with the line for a residual stream. It is read piece by piece; with `keep` each tensor is
+    read at once and kept there."""
     sha = hashlib.sha256()
     for name in sorted(header.placed):
         dtype, sizes, at, stop = header.placed[name]
         sha.update(f"{name} {dtype} {','.join(map(str, sizes))}\n".encode())
         handle.seek(at)
         while at < stop:
-            piece = handle.read(min(2**20, stop - at))
+            piece = handle.read(stop - at if keep is not None else min(2**20, stop - at))
             if not piece:
                 raise Malformed("a file of weights ended while it was read")
             sha.update(piece)
             at += len(piece)
             if keep is not None:
-                keep.setdefault(name, bytearray()).extend(piece)
+                keep[name] = piece
     plain = sha.hexdigest()
     sha.update(STREAM_LINE)
     return plain, sha.hexdigest()
@@ -1274,7 +1274,7 @@ class WeightFiles:
 def read_tensors(path: str) -> tuple[Header, tuple[str, str], dict[str, Tensor]]:
     try:
         with open_regular(path, follow=True) as handle:
-            header, kept = read_header(handle), dict[str, bytearray]()
+            header, kept = read_header(handle), dict[str, bytes]()
             digests = canonical_digests(handle, header, kept)
     except OSError as error:
         raise Malformed(f"the weights cannot be read: {error.strerror}") from None

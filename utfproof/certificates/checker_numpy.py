@@ -38,8 +38,6 @@ PANEL = 128
 """Columns that are eliminated at once."""
 FLOATS = {"F64": ("<u8", 52), "F32": ("<u4", 23), "F16": ("<u2", 10), "BF16": ("<u2", 7)}
 """Bits of a stored float, and those before the significand's."""
-PART = 26
-"""Bits of a significand that are multiplied at once."""
 FORMATS = {"float32": (24, -149), "float16": (11, -24), "bfloat16": (8, -133)}
 R_Q, R_K, R_V, CODE_U = 0, 1, 2, 3
 NAMES = ("R_Q", "R_K", "R_V", "U")
@@ -115,7 +113,9 @@ def residues(host: Any, p: int, name: str, layer: int, head: int, columns: int, 
     read = drawn(host, NAMES.index(name), layer, head, p) if seeded else stored(host, name, layer, head, p)
     for at in range(0, len(out), CHUNK):
         stop = min(at + CHUNK, len(out))
-        out[at:stop] = reduced(read(first + at, first + stop).astype(np.float64, copy=False)[:, None], p)
+        found = read(first + at, first + stop)
+        found = found if found.dtype == np.float32 else found.astype(np.float64, copy=False)
+        out[at:stop] = reduced(found[:, None], p)
     return out.reshape(-1, columns)
 
 
@@ -143,8 +143,8 @@ def drawn(host: Any, code: int, layer: int, head: int, p: int) -> Read:
 
 
 def stored(host: Any, name: str, layer: int, head: int, p: int) -> Read:
-    """A matrix of a file, whose entries are finite (section 4.8). A float is a significand times a power of two; significands
-    are taken in parts of 26 bits, whose products are exact and below 2^51 in sum unless p is above 2^22."""
+    """A matrix of a file, whose entries are finite (section 4.8). A float is read as words of 16 bits: the first says what all
+    of them are worth modulo p."""
     tensor = host.tensors[name]
     height, width = tensor.sizes[-2:]
     count = height * width
@@ -153,47 +153,41 @@ def stored(host: Any, name: str, layer: int, head: int, p: int) -> Read:
         raw = np.frombuffer(tensor.data, f"<{tensor.dtype[0].lower()}{int(tensor.dtype[1:]) // 8}")
         modulus = np.array(p, raw.dtype if raw.dtype.itemsize > 4 else np.int64)
         return lambda start, stop: raw[number * count + start : number * count + stop] % modulus
-    stored_as, bits = FLOATS[tensor.dtype]
-    raw = np.frombuffer(tensor.data, stored_as)
-    leading, parts = scales(tensor.dtype, p)
-    top, low, place_of = raw.dtype.type(2**bits - 1), raw.dtype.type(2 ** min(PART, bits) - 1), raw.dtype.type(bits)
-    held = np.empty((3, CHUNK), np.float64)  # filled anew in each call
+    *tables, top = scales(tensor.dtype, p)
+    words = np.frombuffer(tensor.data, "<u2").reshape(-1, len(tables) + 1)[number * count : (number + 1) * count]
+    places, held = np.empty(CHUNK, np.intp), np.empty((2, CHUNK), top.dtype)  # filled anew in each call
 
     def read(start: int, stop: int) -> np.ndarray:
-        x = raw[number * count + start : number * count + stop]
-        place = (x >> place_of).astype(np.intp)
-        total, scale, digits = held[:, : len(x)]
-        leading.take(place, out=total, mode="clip")
-        for at, scaled in parts:
-            part = (x & top) >> x.dtype.type(at) & low
-            scaled.take(place, out=scale, mode="clip")
-            if p > DIRECT:
-                total += scale.astype(np.int64) * part.astype(np.int64) % p
-            else:
-                digits[:] = part
-                scale *= digits
-                total += scale
+        x = words[start:stop]
+        first, (total, term) = places[: len(x)], held[:, : len(x)]
+        np.copyto(first, x[:, -1])
+        top.take(first, out=total, mode="clip")
+        for at, unit in enumerate(tables):
+            unit.take(first, out=term, mode="clip")
+            term *= x[:, at]
+            total += term
         return total
 
     return read
 
 
 @cache
-def scales(dtype: str, p: int) -> tuple[np.ndarray, list[tuple[int, np.ndarray]]]:
-    """By sign and exponent of a stored float, modulo p: its leading bit, and the unit of each part of its significand."""
+def scales(dtype: str, p: int) -> list[np.ndarray]:
+    """By the first word of a stored float (its sign, exponent and leading bits): the units modulo p of its other words, the
+    last word's first, and the residue of its leading bits. Sums of units times words are exact."""
     stored_as, bits = FLOATS[dtype]
-    fields = 2 ** (8 * np.dtype(stored_as).itemsize - 1 - bits)  # values of the exponent; 0 and 1 share a power of two
-    powers = [pow(2, max(k - 1, 0), p) for k in range(fields)]
-    return table([0, *(x << bits for x in powers[1:])], p), [
-        (at, table([x << at for x in powers], p)) for at in range(0, bits, PART)
-    ]
-
-
-def table(numbers: list[int], p: int) -> np.ndarray:
-    """For each sign and exponent, the residue of this number or of its negative: the sign is on top."""
-    held = np.array([x % p for x in numbers], dtype=np.float64)[:, None]
-    found = reduced(held, p)[:, 0]
-    return np.concatenate([found, -found])
+    others = np.dtype(stored_as).itemsize // 2 - 1
+    kept, word = bits - 16 * others, np.arange(2**16)
+    exponent, leading = (word & 2**15 - 1) >> kept, word & 2**kept - 1
+    leading += (exponent > 0) << kept
+    powers = np.array([pow(2, max(e - 1, 0), p) for e in range(2 ** (15 - kept))])[
+        exponent
+    ]  # 0 and 1 share a power of two
+    powers = np.where(word >> 15, -powers, powers)
+    units = [*(powers * pow(2, 16 * k, p) for k in range(others)), leading * pow(2, 16 * others, p) % p * powers]
+    largest = (others * 2**16 + 1) * (p // 2)
+    exact = np.float32 if largest <= EXACT_SHORT else np.float64
+    return [reduced((unit % p).astype(np.float64)[:, None], p)[:, 0].astype(exact) for unit in units]
 
 
 def finite(tensor: Any) -> bool:
