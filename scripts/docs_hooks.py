@@ -21,6 +21,19 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
+import typer
+from typer.cli import get_docs_for_click
+
+from utfproof import frontier
+from utfproof.cli.app import application
+from utfproof.constructions import CONSTRUCTIONS, construction
+from utfproof.ground import plots
+from utfproof.paper import tables as paper
+from utfproof.reporting import charts, mathematics
+from utfproof.shapes import Shape, matching_dimension, paper_dimension
+from utfproof.training import optimum, results, tables
+from utfproof.training.tasks import kind_of
+
 ROOT = Path(__file__).parents[1]
 INCLUDED = {"proofs/README.md": "machine-checked-proofs.md", "CONTRIBUTING.md": "contributing.md"}
 """Pages outside docs/ and their names on the site."""
@@ -44,7 +57,7 @@ def markdown_table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> str
     return "\n".join(lines) + "\n"
 
 
-def utfproof(*arguments: str) -> str:
+def run(*arguments: str) -> str:
     """Standard output of a command, which must exit with 0."""
     command = [sys.executable, "-m", "utfproof", *arguments]
     return subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True).stdout
@@ -54,39 +67,17 @@ def utfproof(*arguments: str) -> str:
 def decided() -> tuple[dict[str, Any], str]:
     """Every claim, decided now: the document and the searchable page."""
     with tempfile.TemporaryDirectory() as folder:
-        utfproof("verify", "-o", f"{folder}/verify.json", "--html", f"{folder}/claims.html")
+        run("verify", "-o", f"{folder}/verify.json", "--html", f"{folder}/claims.html")
         page = Path(folder, "claims.html").read_text(encoding="utf-8")
         return json.loads(Path(folder, "verify.json").read_bytes()), page
 
 
 def options() -> str:
     """Every option of every command, from the command line itself."""
-    typer = importlib.import_module("typer")
-    application = importlib.import_module("utfproof.cli.app").application
-    text = ["# Options\n\nEvery command also has `--json`, `--max-seconds`, `--progress`, `--help` and `--help-all`.\n"]
-    for name, command in leaves(typer.main.get_command(application()), ""):
-        common = ("as_json", "max_seconds", "progress", "help_all", "help")
-        rows = [option_row(parameter) for parameter in command.params if parameter.name not in common]
-        text.append(f"\n## utfproof {name}\n\n{(command.help or '').strip()}\n\n")
-        text.append(markdown_table(("option", "default", ""), rows) if rows else "")
-    return "".join(text)
-
-
-def leaves(group: Any, prefix: str) -> Iterable[tuple[str, Any]]:
-    """Commands below a click group with their full names."""
-    for name, command in group.commands.items():
-        if hasattr(command, "commands"):
-            yield from leaves(command, f"{prefix}{name} ")
-        else:
-            yield f"{prefix}{name}", command
-
-
-def option_row(parameter: Any) -> tuple[str, str, str]:
-    """Names, default and help of one option or argument."""
-    names = [*parameter.opts, *parameter.secondary_opts] if parameter.opts[0].startswith("-") else [parameter.name]
-    default = parameter.default
-    shown = f"`{default}`" if isinstance(default, int | float | str) and default not in ("", False) else ""
-    return ", ".join(f"`{name}`" for name in names), shown, (getattr(parameter, "help", None) or "").replace("\n", " ")
+    found = typer.main.get_command(application())
+    return get_docs_for_click(
+        obj=found, ctx=typer.Context(found, info_name="utfproof"), name="utfproof", title="Options"
+    )
 
 
 def generated() -> dict[str, str]:
@@ -110,15 +101,13 @@ def house_map() -> str:
 @lru_cache
 def gated_picture() -> str:
     """m against L at (2, L, 1, 2): the paper's dimension, the least without MLPs, and with gated ones; as SVG."""
-    constructions = importlib.import_module("utfproof.constructions")
-    plots, shapes = (importlib.import_module(f"utfproof.{name}") for name in ("ground.plots", "shapes"))
     layers = list(range(1, 13))
-    at = [shapes.Shape(2, count, 1, 2) for count in layers]
+    at = [Shape(2, count, 1, 2) for count in layers]
     lines = {
-        "the paper's host": [shapes.paper_dimension(shape) for shape in at],
-        "least without MLPs (all targets, by attention-matching)": [shapes.matching_dimension(shape) for shape in at],
-        "gated MLPs": [constructions.construction("gated").least_m(shape) for shape in at],
-        "gated MLPs, tied targets": [constructions.construction("gated-tied").least_m(shape) for shape in at],
+        "the paper's host": [paper_dimension(shape) for shape in at],
+        "least without MLPs (all targets, by attention-matching)": [matching_dimension(shape) for shape in at],
+        "gated MLPs": [construction("gated").least_m(shape) for shape in at],
+        "gated MLPs, tied targets": [construction("gated-tied").least_m(shape) for shape in at],
     }
     figure = plots.open_figure((6.4, 3.6))
     axes = figure.subplots()
@@ -135,9 +124,7 @@ def gated_picture() -> str:
 @lru_cache
 def training_chart(name: str) -> str:
     """A chart of the committed training runs, as SVG."""
-    charts = importlib.import_module("utfproof.reporting.charts")
-    read = importlib.import_module("utfproof.training.results").read_results
-    return str(getattr(charts, name)(read(ROOT / "results" / "training")))
+    return str(getattr(charts, name)(trained()))
 
 
 CHARTS = {
@@ -156,9 +143,9 @@ PICTURES: dict[str, Callable[[], str]] = {
 # --- tables inside pages -------------------------------------------------------------------------------------
 
 
-def bench_table() -> str:
-    """Ratios of results/bench-all-cpu.json."""
-    document = json.loads((ROOT / "results" / "bench-all-cpu.json").read_bytes())
+def bench_table(name: str) -> str:
+    """Ratios of a file of results/."""
+    document = json.loads((ROOT / "results" / f"{name}.json").read_bytes())
     rows = ((row["work"], row["size"], row["beside"], f"{row['ratios']['alone']:.2f}") for row in document["results"])
     return markdown_table(("work", "size", "compared with", "ratio"), rows)
 
@@ -176,33 +163,29 @@ def verdict_table() -> str:
 
 def host_table() -> str:
     """Every construction: what it serves, and its least m at two shapes."""
-    constructions = importlib.import_module("utfproof.constructions").CONSTRUCTIONS
-    Shape = importlib.import_module("utfproof.shapes").Shape
-    shapes = (Shape(2, 2, 28, 30), Shape(3, 3, 2, 2))
+    at = (Shape(2, 2, 28, 30), Shape(3, 3, 2, 2))
 
     def row(entry: Any) -> tuple[str, ...]:
         kind = "tied" if entry.tied else "untied"
         serves = str(entry.notion or ("shared attention" if entry.shared else "refuted as printed"))
         serves += ", if its certificate says so" * entry.is_random + f", on {entry.inputs}" * bool(entry.inputs)
-        sizes = [str(entry.least_m(shape)) if entry.defined(shape) else "–" for shape in shapes]
+        sizes = [str(entry.least_m(shape)) if entry.defined(shape) else "–" for shape in at]
         return (f"`{entry.name}`", entry.summary, kind, serves, entry.targets, *sizes)
 
-    sizes = [f"m at ({s.heads}, {s.layers}, {s.head_dim}, {s.d_in})" for s in shapes]
+    sizes = [f"m at ({s.heads}, {s.layers}, {s.head_dim}, {s.d_in})" for s in at]
     names = ("construction", "what it is", "weights", "serves, by", "targets", *sizes)
-    return markdown_table(names, map(row, constructions.values()))
+    return markdown_table(names, map(row, CONSTRUCTIONS.values()))
 
 
 @lru_cache(maxsize=1)
-def trained() -> tuple[Any, Any, list[Any]]:
-    """The modules `tables` and `results` of training, and all committed runs."""
-    tables, results = (importlib.import_module(f"utfproof.training.{name}") for name in ("tables", "results"))
-    return tables, results, results.read_results(ROOT / "results" / "training")
+def trained() -> list[results.RunResult]:
+    """All committed runs."""
+    return results.read_results(ROOT / "results" / "training")
 
 
 def part_tables(first: int, last: int) -> str:
     """Some of the paper's tables beside the cells of setting `paper`."""
-    tables, results, runs = trained()
-    kind_of = importlib.import_module("utfproof.training.tasks").kind_of
+    runs = trained()
     text = []
     for part in tables.tables(results.paper_cells(runs, "paper"))[first:last]:
         rules = {row.task: kind_of(row.task).baselines(0) for row in part.rows}
@@ -218,15 +201,14 @@ def part_tables(first: int, last: int) -> str:
 
 def summary_table() -> str:
     """What was reproduced, in two lines, and the paper's Tables 1a and 1b."""
-    tables, results, runs = trained()
+    runs = trained()
     said = [f"* Setting `{name}`: {tables.coverage(results.paper_cells(runs, name))}." for name in ("paper", "theory")]
     return "\n".join([*said, "", tables.REMARK, "", part_tables(0, 2)])
 
 
 def training_table() -> str:
     """The paper's other tables, the cells of setting `theory`, and what hosts hold."""
-    tables, results, runs = trained()
-    optimum = importlib.import_module("utfproof.training.optimum")
+    runs = trained()
     theory = tables.compact(results.paper_cells(runs, "theory"))
     lines = optimum.rows(optimum.read_documents(ROOT / "results" / "optimum"), runs)
     text = [
@@ -257,9 +239,7 @@ def independent_table() -> str:
 DIFFERING = {
     "below-chance": [("1-hop", "random", "residual")],
     "trained": [("1-hop", "trained", "attention-only"), ("1-hop", "trained", "residual")],
-    "parentheses": [
-        ("parentheses", "trained", name) for name in importlib.import_module("utfproof.paper.tables").VARIANTS
-    ],
+    "parentheses": [("parentheses", "trained", name) for name in paper.VARIANTS],
     "mlp": [("1-hop", "sparse", "MLP"), ("1-hop", "random", "MLP and LN")],
 }
 """Cells (task, host, the paper's variant) that a paragraph on differences is about."""
@@ -274,38 +254,27 @@ SHORT = {
 
 def difference_table(group: str) -> str:
     """The cells of a group: every full run of the two settings and of the independent trainer, and runs that change a field."""
-    tables, results, runs = trained()
+    runs = trained()
     rows = []
     for cell in DIFFERING[group]:
         task, host, variant = cell
-        printed = dict(
-            zip(tables.HOSTS, importlib.import_module("utfproof.paper.tables").ABLATIONS[task][variant], strict=True)
-        )
-        name, paper = f"{task}, {variant}, {host}", f"{printed[host]:.1f}"
+        printed = dict(zip(tables.HOSTS, paper.ABLATIONS[task][variant], strict=True))
+        name, theirs = f"{task}, {variant}, {host}", f"{printed[host]:.1f}"
         for setting in ("paper", "theory"):
             found = results.paper_cells(runs, setting).get(cell)
-            rows.append((name, paper, found.accuracy if found else "–", f"setting {setting}", "results/training"))
+            rows.append((name, theirs, found.accuracy if found else "–", f"setting {setting}", "results/training"))
         for run in runs:
             place = (run.preset.task, run.preset.column, results.PAPER_VARIANTS.get(run.preset.variant))
             changed = run.changes
             if place == cell and changed and run.steps >= 3000 and "length" not in changed:
                 words = ", ".join(f"{field} {value}" for field, value in sorted(changed.items()))
                 said = f"setting {run.preset.setting}, {words}, seed {run.seed}"
-                rows.append((name, paper, results.percent(run.accuracy), said, "results/training"))
+                rows.append((name, theirs, results.percent(run.accuracy), said, "results/training"))
         for row in independent_runs():
             if (f"{row['hops']}-hop", row["host"], SHORT[row["variant"]]) == cell:
                 how = f"positions {row['positions']}, hops {row['hops_in_training']}, {row['steps']} steps"
-                rows.append((name, paper, row["accuracy_percent"], how, "results/independent.csv"))
+                rows.append((name, theirs, row["accuracy_percent"], how, "results/independent.csv"))
     return markdown_table(("cell", "paper", "accuracy", "run", "data file"), rows)
-
-
-def step_table() -> str:
-    """Processor time of a training step in path space over that of the same step m-wide."""
-    document = json.loads((ROOT / "results" / "bench-training-cpu.json").read_bytes())
-    rows = [
-        (f"{row['work']}, {row['size']}", row["beside"], f"{row['ratios']['alone']:.2f}") for row in document["results"]
-    ]
-    return markdown_table(("work", "compared with", "ratio"), rows)
 
 
 EXPLORER = """<p id="shape"></p><table><tbody id="least"></tbody></table><script>
@@ -332,7 +301,6 @@ show();
 
 def explorer() -> str:
     """The frontier at small shapes, one shape at a time."""
-    frontier, Shape = importlib.import_module("utfproof").frontier, importlib.import_module("utfproof").Shape
     most, found = (4, 4, 3, 4), dict[str, dict[str, str]]()
     with warnings.catch_warnings(action="ignore"):
         grid = [Shape(*numbers) for numbers in product(*(range(1, last + 1) for last in most))]
@@ -349,12 +317,12 @@ def explorer() -> str:
 
 TABLES: dict[str, Callable[[], str]] = {
     "explorer": explorer,
-    "bench": bench_table,
+    "bench": partial(bench_table, "bench-all-cpu"),
     "verdicts": verdict_table,
     "summary": summary_table,
     "training": training_table,
     "independent": independent_table,
-    "training-step": step_table,
+    "training-step": partial(bench_table, "bench-training-cpu"),
     **{f"differs-{group}": partial(difference_table, group) for group in DIFFERING},
     "hosts": host_table,
     "charts": lambda: "\n\n".join(f"![{words}](pictures/{name}.svg)" for name, words in CHARTS.items()),
@@ -414,9 +382,8 @@ def formulas(markdown: str) -> str:
 
 def indices(html: str) -> str:
     """Indices in running text, such as d_in, as MathML; code, pictures and tags stay as they are."""
-    put = importlib.import_module("utfproof.reporting.mathematics").formulas
     parts = KEPT.split(html)
-    return "".join(part if k % 2 else put(part) for k, part in enumerate(parts))
+    return "".join(part if k % 2 else mathematics.formulas(part) for k, part in enumerate(parts))
 
 
 def inlined(html: str) -> str:
