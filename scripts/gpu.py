@@ -12,11 +12,11 @@ from __future__ import annotations
 
 import argparse
 import os
-import signal
 import subprocess
 import sys
 import time
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from utfproof.errors import MalformedInput, UtfproofError
@@ -29,8 +29,6 @@ ROOT = Path(__file__).resolve().parent.parent
 VARIANTS = ("residual-norm", "attention", "residual", "mlp-norm", "mlp")
 SEVERAL_SEEDS = ("parentheses", "1-hop", "2-hop")
 SEEDS = range(1, 5)
-GRACE = 60
-"""Seconds that interrupted runs get for their checkpoints."""
 
 
 def cells() -> Iterator[tuple[str, int]]:
@@ -52,50 +50,20 @@ def waiting(folder: Path, only: Sequence[str], changes: dict[str, int]) -> list[
     return [(name, seed) for name, seed in chosen if run_key(preset(name, **changes), seed) not in known]
 
 
-def command(name: str, seed: int, given: argparse.Namespace) -> list[str]:
-    """The command that trains one cell."""
+def train(name: str, seed: int, end: float, given: argparse.Namespace) -> bool:
+    """Train one cell until `end` on the clock, and say how it went; whether it failed."""
+    if (left := end - time.monotonic()) <= 0:
+        return False
     words = [sys.executable, "-m", "utfproof", "train", name, "--seed", str(seed), "--device", given.device]
-    words += ["--results", str(given.results), "--checkpoint-every", "2000"]
-    words += ["--dtype", TF32] if given.tf32 else []
-    return words + (["--steps", "2", "--batch", "2", "--eval-sequences", "20"] if given.tiny else [])
-
-
-def run(given: argparse.Namespace) -> int:
-    """Train what is missing, `jobs` at once, until the hours are spent; the number of runs that failed."""
-    end = time.monotonic() + 3600 * given.hours - GRACE
-    left = waiting(given.results, given.cells, {"steps": 2, "batch": 2} if given.tiny else {})
-    print(f"{len(left)} cells without a full run", flush=True)
-    running: dict[subprocess.Popen[bytes], str] = {}
-    failed = 0
+    words += ["--results", str(given.results), "--checkpoint-every", "2000", *(["--dtype", TF32] if given.tf32 else [])]
+    words += ["--steps", "2", "--batch", "2", "--eval-sequences", "20"] if given.tiny else []
     try:
-        while (left or running) and time.monotonic() < end:
-            while left and len(running) < given.jobs:
-                name, seed = left.pop(0)
-                # a group of its own: a terminal's Ctrl-C reaches this process alone, which stops each child once
-                child = subprocess.Popen(command(name, seed, given), stdout=subprocess.DEVNULL, process_group=0)
-                running[child] = f"{name}, seed {seed}"
-            failed += collect(running)
-            time.sleep(0.2)
-    finally:
-        for child in running:
-            child.send_signal(signal.SIGINT)
-        limit = time.monotonic() + GRACE
-        while running and time.monotonic() < limit:
-            collect(running)
-            time.sleep(0.2)
-        for child in running:
-            child.kill()
-    return failed
-
-
-def collect(running: dict[subprocess.Popen[bytes], str]) -> int:
-    """Report the runs that ended; the number that failed."""
-    failed = 0
-    for child in [child for child in running if child.poll() is not None]:
-        how = {0: "done", 130: "stopped, with a checkpoint"}.get(child.returncode, f"failed, exit {child.returncode}")
-        print(f"{running.pop(child)}: {how}", flush=True)
-        failed += child.returncode not in (0, 130)
-    return failed
+        code = subprocess.run(words, stdout=subprocess.DEVNULL, timeout=left).returncode
+    except subprocess.TimeoutExpired:
+        code = 130
+    how = {0: "done", 130: "stopped, with a checkpoint"}.get(code, f"failed, exit {code}")
+    print(f"{name}, seed {seed}: {how}", flush=True)
+    return code not in (0, 130)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -119,7 +87,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         check_dtype(TF32 if given.tf32 else "float32", given.device)
         if given.jobs < 1 or not 0 < given.hours <= 10_000:
             raise MalformedInput(f"--jobs {given.jobs}, --hours {given.hours:g}: expected positive numbers")
-        return 1 if run(given) else 0
+        left = waiting(given.results, given.cells, {"steps": 2, "batch": 2} if given.tiny else {})
+        print(f"{len(left)} cells without a full run", flush=True)
+        end = time.monotonic() + 3600 * given.hours
+        with ThreadPoolExecutor(given.jobs) as pool:  # a terminal's Ctrl-C reaches the children too
+            return int(any([*pool.map(lambda cell: train(cell[0], cell[1], end, given), left)]))
     except UtfproofError as error:
         print(f"gpu: {error}", file=sys.stderr)
         return error.exit_code
@@ -129,7 +101,4 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):  # a shell's background jobs ignore an interrupt
-        if number == signal.SIGINT or signal.getsignal(number) == signal.SIG_DFL:
-            signal.signal(number, signal.default_int_handler)
     sys.exit(main())

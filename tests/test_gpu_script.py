@@ -53,11 +53,12 @@ def test_a_terminal_s_ctrl_c_leaves_a_checkpoint(tmp_path):
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
+        start_new_session=True,
     )
     deadline = time.monotonic() + 120
     while not list(tmp_path.glob("runs/*/lock")) and time.monotonic() < deadline:
         time.sleep(0.1)
-    process.send_signal(signal.SIGINT)
+    os.killpg(process.pid, signal.SIGINT)
     out, err = process.communicate(timeout=120)
     assert process.returncode == 130, err
     assert "stopped, with a checkpoint" in out
@@ -83,6 +84,6 @@ def test_bad_input_is_one_line_and_exit_2(tmp_path, monkeypatch, capsys, argumen
 
 def test_a_run_that_fails_is_told(tmp_path, monkeypatch, capfd):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(gpu, "command", lambda *_: [sys.executable, "-c", "import sys; sys.exit(3)"])
+    monkeypatch.setattr(gpu.subprocess, "run", lambda *_, **__: subprocess.CompletedProcess([], 3))
     assert gpu.main([*TINY, "--results", str(tmp_path / "results")]) == 1
     assert "failed, exit 3" in capfd.readouterr().out
