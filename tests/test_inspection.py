@@ -35,20 +35,21 @@ def planted():
 
 def test_planted_structure_is_found(planted):
     found = inspect_model(skeleton(file(planted), None))
-    heads = {head["head"]: head for head in found.heads}
+    heads = {head["head"]: head for head in found["heads"]}
     assert [name for name, head in heads.items() if head["dead"]] == ["0.1"]
     assert heads["0.2"]["repeats_queries_keys"] == "0.0"
     assert heads["0.2"]["repeats_values_outputs"] is None
     assert (heads["1.0"]["rank_QK"], heads["1.0"]["rank_OV"], heads["1.1"]["rank_QK"]) == (1, 2, 2)
-    assert all(head["exact_ranks"] == [head["rank_QK"], head["rank_OV"]] for head in found.heads)
-    assert found.zero == {"Q": (1, 6), "K": (0, 6), "V": (0, 6)}
-    assert found.hosts["stream, untied"] == 2 * d * H * (1 + 4) + D * 16
-    assert found.hosts["logits, untied"] == 2 * d * H * (1 + 4) + V * 16
+    zero = [row["kind"] + row["reader"] + row["writer"] for row in found["composition"] if row["score"] < 1e-14]
+    assert zero == ["Q1.20.0"]
+    assert found["least_m"]["stream, untied"] == 2 * d * H * (1 + 4) + D * 16
+    assert found["least_m"]["logits, untied"] == 2 * d * H * (1 + 4) + V * 16
 
 
 def test_scores_are_those_of_dense_products(planted):
     model = skeleton(file(planted), None)
-    scores = {row[:3]: row[3] for row in inspect_model(model).composition}
+    found = inspect_model(model)["composition"]
+    scores = {(row["kind"], row["reader"], row["writer"]): row["score"] for row in found}
     (_, _, v, o), (q, k, _, _) = model.head(0, 2), model.head(1, 1)
     OV, QK = v @ o, q @ k.T
     norm = np.linalg.norm

@@ -43,31 +43,26 @@ def inspect(
         heads = heads or getattr(held, "num_attention_heads", None)
         kv_heads = kv_heads or getattr(held, "num_key_value_heads", None)
     found = inspect_model(skeleton(file, heads, kv_heads))
-    shape = found.shape
-    low = [h for h in found.heads if min(h["rank_QK"], h["rank_OV"]) < h["full"] and not h["dead"]]
+    shape, records = found["shape"], found["heads"]
+    low = [h for h in records if min(h["rank_QK"], h["rank_OV"]) < h["full"] and not h["dead"]]
     same = [
-        (h["head"], h[name])
-        for h in found.heads
+        f"{h['head']} has matrices of {h[name]}"
+        for h in records
         for name in ("repeats_queries_keys", "repeats_values_outputs")
         if h[name]
     ]
-    agreed = all(h["exact_ranks"] == [h["rank_QK"], h["rank_OV"]] for h in found.heads)
-    exact = "; the same over the rationals" if agreed else ""
+    scores = [f"{c['kind']} {c['reader']} of {c['writer']}: {c['score']:.2f}" for c in found["composition"]]
     rows: dict[str, Any] = {
-        "attention": f"H = {shape.heads}, L = {shape.layers}, d = {shape.head_dim}, width {found.width}",
-        "heads of keys": str(found.kv_heads),
-        "ranks": f"full ({found.heads[0]['full']}) but for {_few([_ranks(h) for h in low])}",
-        "tolerance of ranks": f"{found.tolerance:.0e}{exact}",
-        "dead heads": _few([h["head"] for h in found.heads if h["dead"]]),
-        "repeated heads": _few(list(dict.fromkeys(f"{head} has matrices of {other}" for head, other in same))),
-        "strongest composition": _few(
-            [f"{k} {r} of {w}: {s:.2f}" for k, r, w, s in found.composition[:COMPOSED]], COMPOSED
-        ),
-        "zero composition": ", ".join(f"{kind}: {zero} of {count}" for kind, (zero, count) in found.zero.items()),
-        **{f"least m, {name}": f"{m:,}" for name, m in found.hosts.items()},
-        **{entry["what"]: f"{entry['says']} ({entry['theorem']}; {entry['found']})" for entry in found.obstacles},
+        "attention": f"H = {shape['heads']}, L = {shape['layers']}, d = {shape['head_dim']}, width {found['width']}",
+        "heads of keys": str(found["kv_heads"]),
+        "ranks": f"full ({records[0]['full']}) but for {_few([_ranks(h) for h in low])}",
+        "dead heads": _few([h["head"] for h in records if h["dead"]]),
+        "repeated heads": _few(list(dict.fromkeys(same))),
+        "strongest composition": _few(scores[:COMPOSED], COMPOSED),
+        **{f"least m, {name}": f"{m:,}" for name, m in found["least_m"].items()},
+        **{entry["what"]: f"{entry['says']} ({entry['theorem']}; {entry['found']})" for entry in found["obstacles"]},
     }
-    return Outcome(found.document(), f"inspect {model}", rows)
+    return Outcome(found, f"inspect {model}", rows)
 
 
 def _ranks(head: dict[str, Any]) -> str:

@@ -14,8 +14,6 @@ from typing import Any
 import numpy as np
 
 from utfproof.errors import MalformedInput
-from utfproof.ground.arrays import exact
-from utfproof.models.realization import linear
 from utfproof.models.tensors import layer_prefixes, listed
 from utfproof.shapes import Shape, geometric, matching_dimension, tied_targets_dimension
 from utfproof.weights import TensorFile, as_float64
@@ -46,8 +44,6 @@ OBSTACLES = (
     (r"(bias|\.b_[QKVO])$", "biases", "docs/proofs/biases.md", "no obstacle: one constant coordinate carries them"),
 )  # fmt: skip
 """Names of tensors, what they belong to, and the theorem about it."""
-EXACT = 100_000
-"""Entries of all circuits [D, D] up to which their ranks are also computed over the rationals."""
 COMPOSED = 10
 """Compositions that are printed, the strongest first."""
 
@@ -129,61 +125,32 @@ def _layer(file: TensorFile, readers: list[str], out: str, H: int, G: int) -> tu
     return q, k, v, W_O.reshape(D, H, d).transpose(1, 2, 0)
 
 
-@dataclass(frozen=True)
-class Inspection:
-    """The findings. heads: a record for each head; composition: (kind, reading head, written head, score), strongest first;
-    zero: how many of each kind are zero, of how many; hosts: the least m for all targets of the skeleton's sizes, the
-    stream or the logits being their outputs."""
+def inspect_model(model: Skeleton) -> dict[str, Any]:
+    """Ranks, dead and shared heads, composition scores (Elhage et al., 2021; strongest first) and hosts of a model's attention.
 
-    shape: Shape
-    kv_heads: int
-    width: int
-    tolerance: float
-    heads: list[dict[str, Any]]
-    composition: list[tuple[str, str, str, float]]
-    zero: dict[str, tuple[int, int]]
-    hosts: dict[str, int]
-    obstacles: list[dict[str, str]]
-
-    def document(self) -> dict[str, Any]:
-        """For JSON."""
-        names = ("kind", "reader", "writer", "score")
-        return {
-            "shape": self.shape.document(None),
-            "kv_heads": self.kv_heads,
-            "width": self.width,
-            "rank_tolerance": self.tolerance,
-            "heads": self.heads,
-            "composition": [dict(zip(names, row, strict=True)) for row in self.composition],
-            "zero_compositions": {kind: {"zero": zero, "of": count} for kind, (zero, count) in self.zero.items()},
-            "least_m": self.hosts,
-            "obstacles": self.obstacles,
-        }
-
-
-def inspect_model(model: Skeleton, tolerance: float | None = None) -> Inspection:
-    """Ranks, dead and shared heads, composition scores (Elhage et al., 2021) and hosts of a model's attention. tolerance: of
-    singular values beside the largest one that counts as zero, D eps by default. MalformedInput for weights not finite."""
+    Singular values below D eps of the largest one count as zero. least_m is for all targets of the skeleton's sizes, whose
+    outputs are the stream or the logits. MalformedInput for weights that are not finite.
+    """
     for name in ("W_Q", "W_K", "W_V", "W_O"):
         if not np.isfinite(getattr(model, name)).all():
             raise MalformedInput(f"{name} holds numbers that are not finite")
     L, H, D, d = model.W_Q.shape
-    G = model.W_K.shape[1]
-    limit = D * model.eps if tolerance is None else tolerance
-    shape = Shape(H, L, d, model.vocabulary or D, D, residual=True)
-    scores = list(_compositions(model))
-    zero = {
-        kind: (sum(s[3] <= limit for s in scores if s[0] == kind), sum(s[0] == kind for s in scores)) for kind in "QKV"
-    }
+    G, V = model.W_K.shape[1], model.vocabulary
+    shape = Shape(H, L, d, V or D, D, residual=True)
     hosts = {"stream, untied": matching_dimension(shape), "stream, tied": tied_targets_dimension(shape)}
     if G < H:  # key columns of a group are equal: docs/proofs/biases.md
         hosts[f"stream, {G} heads of keys"] = hosts["stream, untied"] - d * (H - G) * geometric(shape.letters, 0, L - 1)
-    if model.vocabulary:
-        logits = Shape(H, L, d, model.vocabulary, model.vocabulary, residual=True)
-        hosts["logits, untied"] = matching_dimension(logits)
-    strongest = sorted(scores, key=lambda row: -row[3])
-    heads = list(_heads(model, limit))
-    return Inspection(shape, G, D, limit, heads, strongest, zero, hosts, list(_obstacles(model, hosts)))
+    if V:
+        hosts["logits, untied"] = matching_dimension(Shape(H, L, d, V, V, residual=True))
+    return {
+        "shape": shape.document(None),
+        "kv_heads": G,
+        "width": D,
+        "heads": list(_heads(model, D * model.eps)),
+        "composition": sorted(_compositions(model), key=lambda row: -row["score"]),
+        "least_m": hosts,
+        "obstacles": list(_obstacles(model, hosts)),
+    }
 
 
 def _heads(model: Skeleton, limit: float) -> Iterator[dict[str, Any]]:
@@ -192,25 +159,13 @@ def _heads(model: Skeleton, limit: float) -> Iterator[dict[str, Any]]:
     L, H, D, d = model.W_Q.shape
     for layer in range(L):
         for head in range(H):
-            W_Q, W_K, W_V, W_O = model.head(layer, head)
-            circuits = ((W_Q, W_K.T), (W_V, W_O))
-            qk, ov = (_rank(*circuit, limit) for circuit in circuits)
-            exactly = [_exact_rank(*circuit) if L * H * D * D <= EXACT else None for circuit in circuits]
-            same: dict[str, str | None] = {}
-            for name, mine in (("repeats_queries_keys", slice(0, 2)), ("repeats_values_outputs", slice(2, 4))):
-                own = model.head(layer, head)[mine]
-                equal = (k for k in range(head) if all(map(np.array_equal, own, model.head(layer, k)[mine])))
-                earlier = next(equal, None)
-                same[name] = None if earlier is None else f"{layer}.{earlier}"
-            yield {
-                "head": f"{layer}.{head}",
-                "rank_QK": qk,
-                "rank_OV": ov,
-                "exact_ranks": exactly,
-                "full": min(d, D),
-                "dead": ov == 0,
-                **same,
-            }
+            W_Q, W_K, W_V, W_O = own = model.head(layer, head)
+            qk, ov = _rank(W_Q, W_K.T, limit), _rank(W_V, W_O, limit)
+            record = {"head": f"{layer}.{head}", "rank_QK": qk, "rank_OV": ov, "full": min(d, D), "dead": ov == 0}
+            for name, part in (("repeats_queries_keys", slice(0, 2)), ("repeats_values_outputs", slice(2, 4))):
+                earlier = (k for k in range(head) if all(map(np.array_equal, own[part], model.head(layer, k)[part])))
+                record[name] = next((f"{layer}.{k}" for k in earlier), None)
+            yield record
 
 
 def _rank(left: np.ndarray, right: np.ndarray, limit: float) -> int:
@@ -219,39 +174,33 @@ def _rank(left: np.ndarray, right: np.ndarray, limit: float) -> int:
     return int((sizes > limit * sizes[0]).sum()) if sizes[0] > 0 else 0
 
 
-def _exact_rank(left: np.ndarray, right: np.ndarray) -> int:
-    """Rank over the rationals of left right, both read as exact rationals."""
-    product = linear.to_flint(exact(left)) * linear.to_flint(exact(right))
-    return len(linear.independent_columns(product, left.shape[1]))
-
-
 def _triangle(matrix: np.ndarray) -> np.ndarray:
     """R of QR: [d, d] with the same products R^T R."""
     return np.asarray(np.linalg.qr(matrix, mode="r"))
 
 
-def _compositions(model: Skeleton) -> Iterator[tuple[str, str, str, float]]:
-    """(kind, reading head, earlier head, |product| / (|reader| |writer|)) in Frobenius norms, where neither is zero."""
+def _compositions(model: Skeleton) -> Iterator[dict[str, Any]]:
+    """What each head reads, through Q, K or V, of what each earlier head writes: |product| / (|reader| |writer|) in Frobenius
+    norms, where neither is zero."""
     L, H = model.W_Q.shape[:2]
-    rows = [[model.head(layer, head) for head in range(H)] for layer in range(L)]
-    small = [[tuple(map(_triangle, (q, k, v, o.T))) for q, k, v, o in row] for row in rows]
-
-    def norm(matrix: np.ndarray) -> float:
-        return float(np.linalg.norm(matrix))
-
-    for late in range(1, L):
-        for reader in range(H):
-            q, k, v, _ = rows[late][reader]
-            r_q, r_k, r_v, r_o = small[late][reader]
-            sizes = {"Q": norm(r_q @ r_k.T), "K": norm(r_q @ r_k.T), "V": norm(r_v @ r_o.T)}
-            for early in range(late):
-                for writer in range(H):
-                    W_O, left = rows[early][writer][3], small[early][writer][2]
-                    written = norm(left @ small[early][writer][3].T)
-                    for kind, read, other in (("Q", q, r_k), ("K", k, r_q), ("V", v, r_o)):
-                        if written and sizes[kind]:
-                            score = norm(left @ (W_O @ read) @ other.T) / (written * sizes[kind])
-                            yield kind, f"{late}.{reader}", f"{early}.{writer}", score
+    norm = np.linalg.norm
+    heads = {(layer, head): model.head(layer, head) for layer in range(L) for head in range(H)}
+    small = {at: tuple(map(_triangle, (q, k, v, o.T))) for at, (q, k, v, o) in heads.items()}
+    for reader, (q, k, v, _) in heads.items():
+        r_q, r_k, r_v, r_o = small[reader]
+        ways = (("Q", q, r_k, norm(r_q @ r_k.T)), ("K", k, r_q, norm(r_q @ r_k.T)), ("V", v, r_o, norm(r_v @ r_o.T)))
+        for writer in (at for at in heads if at[0] < reader[0]):
+            W_O, left = heads[writer][3], small[writer][2]
+            written = norm(left @ small[writer][3].T)
+            for kind, read, other, size in ways:
+                if written and size:
+                    score = float(norm(left @ (W_O @ read) @ other.T) / (written * size))
+                    yield {
+                        "kind": kind,
+                        "reader": f"{reader[0]}.{reader[1]}",
+                        "writer": f"{writer[0]}.{writer[1]}",
+                        "score": score,
+                    }
 
 
 def _obstacles(model: Skeleton, hosts: Mapping[str, int]) -> Iterator[dict[str, str]]:
