@@ -9,19 +9,11 @@ from judges import OPTIONS, confirmed
 from test_residual import streaming
 
 from utfproof.certificates import checker
-from utfproof.certificates.dimensions import DIMENSION_ROWS
+from utfproof.certificates.dimensions import DIMENSION_ROWS, dimension_certificate
 from utfproof.certificates.identities import IDENTITIES, identity_certificate
-from utfproof.certificates.linear_test import linear_test_certificate
-from utfproof.certificates.lower_bounds import (
-    dimension_certificate,
-    null_vector_certificate,
-    span_certificate,
-    span_dimension,
-)
+from utfproof.certificates.lower_bounds import null_vector_certificate, span_certificate, span_dimension
 from utfproof.certificates.prover import certify
-from utfproof.certificates.residual import streaming_certificate
-from utfproof.certificates.tied import certify_tied
-from utfproof.constructions import CONSTRUCTIONS, construction
+from utfproof.constructions import CONSTRUCTIONS
 from utfproof.errors import MalformedInput, NotDefined, Undecided
 from utfproof.ground.notions import Notion
 from utfproof.matching import isolating_target
@@ -91,7 +83,7 @@ def test_linear_test(tmp_path):
         assert linear_test_dimension(shape) < matching_dimension(shape)
         assert confirmed(found, tmp_path).code == 0
     with pytest.raises(Undecided, match="no full column rank"):  # repeated columns
-        linear_test_certificate("random-tied", streaming(1, 2, 2, 1), 14)
+        certify("random-tied", streaming(1, 2, 2, 1), 14, notion="attention-matching")
 
 
 def test_large_constructions_are_quick(tmp_path):
@@ -110,9 +102,8 @@ def test_what_knows_no_stream_refuses_it():
     small = streaming(1, 1, 1, 1)
     for name, entry in CONSTRUCTIONS.items():
         if not entry.streams:
-            for ask in (certify, certify_tied):
-                with pytest.raises(NotDefined, match="without a residual stream only"):
-                    ask(name, shape)
+            with pytest.raises(NotDefined, match="without a residual stream only"):
+                certify(name, shape)
     streams = {name for name, entry in CONSTRUCTIONS.items() if entry.streams}
     for name in set(IDENTITIES) - streams:
         with pytest.raises(NotDefined, match="without a residual stream only"):
@@ -129,8 +120,6 @@ def test_what_knows_no_stream_refuses_it():
         null_vector_certificate([[np.eye(1, dtype=int)]], small, tied=False)
     with pytest.raises(NotDefined):
         span_certificate(small, 1, tied=True, notion=Notion.SHARED_ATTENTION, free="E", generic=True)
-    with pytest.raises(MalformedInput):
-        streaming_certificate(construction("random"), small, 4, {}, None)
     with pytest.raises(Undecided, match="attention-matching"):
         certify("tied", shape, notion="attention-matching")
 
@@ -168,12 +157,3 @@ def test_bounds(tmp_path):
         assert confirmed(found, tmp_path).code == 0
         with pytest.raises(Undecided):  # all of them are needed
             span_certificate(least, matching_dimension(least) - 1, given[: len(given) // 2], tied=False)
-
-
-# --- every field, every wrong value ------------------------------------------------------------------------------
-
-
-"""With one of so many mutants taken."""
-
-
-# --- forgetting it -----------------------------------------------------------------------------------------------

@@ -13,11 +13,11 @@ import pytest
 
 from utfproof.attention import parse_kernel
 from utfproof.certificates import checker
-from utfproof.certificates.enclosures import certify_enclosure
+from utfproof.certificates.enclosures import enclosure_certificate
 from utfproof.certificates.prover import certify_weights
 from utfproof.constructions import build_host, random_target
 from utfproof.emulation.compare import random_input
-from utfproof.emulation.enclosure import exact_embedding
+from utfproof.emulation.enclosure import enclose, exact_embedding
 from utfproof.shapes import Shape
 from utfproof.systems import Target
 from utfproof.weights import write_host
@@ -208,16 +208,15 @@ def test_a_length_beyond_machine_integers_is_over_a_limit(tmp_path):
     assert checker.check_file(tmp_path / "c.json").code == checker.LIMIT
 
 
-# --- estimates ----------------------------------------------------------------------------------------------------------
-
-
 # --- what a certificate is about ----------------------------------------------------------------------------------------
 
 
 def enclosure_of(target):
     shape = Shape(2, 1, 2, 2, 2)
     host, X, kernel = build_host("tied", shape), random_input(shape, 3, 0), parse_kernel("softmax", 2, 2)
-    return certify_enclosure({"construction": "tied"}, host, target, exact_embedding(host, target).E, X, kernel, 5)
+    E = exact_embedding(host, target).E
+    found = enclose(host, target, E, X, kernel, 5)
+    return enclosure_certificate({"construction": "tied"}, host, target, E, X, kernel, found)
 
 
 def test_reports_of_other_targets_differ(tmp_path):

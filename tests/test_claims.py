@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from paper_labels import LABELS
 from tiers import full_where
 
-from utfproof.certificates.lower_bounds import dimension_certificate
+from utfproof.certificates.dimensions import dimension_certificate
 from utfproof.certificates.prover import certify
 from utfproof.claims import claim as claims
 from utfproof.claims import runner

@@ -232,7 +232,7 @@ def test_deficient_modulo_primes_is_undecided_not_wrong(tmp_path, monkeypatch):
     tensors["R_Q"][0, 1] = tensors["R_Q"][0, 0]
     path = save(tmp_path / "h.safetensors", tensors)
     assert not certify_weights(path).universal
-    monkeypatch.setattr("utfproof.certificates.prover.find_relation", lambda *_, **__: None)
+    monkeypatch.setattr("utfproof.certificates.rank.find_relation", lambda *_, **__: None)
     with pytest.raises(Undecided, match="which proves nothing"):
         certify_weights(path)
     assert run(["decide", str(path), "-o", str(tmp_path / "c.json"), "--json"]) == 4

@@ -13,7 +13,6 @@ from test_decide import checked, exact_r_all, random_tensors, save
 from utfproof import weights
 from utfproof.cli.app import run
 from utfproof.constructions import build_host
-from utfproof.errors import Undecided
 from utfproof.exact import rational
 from utfproof.ground.arrays import exact
 from utfproof.shapes import Shape
@@ -229,24 +228,6 @@ def test_integers_beyond_float64_are_decided_exactly(decide):
     save_file(tensors, "h.safetensors")
     code, document = decide("h.safetensors")
     assert (code, document["verdict"]) == (1, "not universal by matching")
-
-
-def test_tied_targets_are_asked_of_their_own_module(decide, tmp_path, monkeypatch):
-    """The option hands on to certify_tied_weights, and its Undecided is a verdict with exit code 4."""
-    tensors = random_tensors(np.random.default_rng(1), Shape(2, 1, 1, 2), 8)
-    path = save(tmp_path / "h.safetensors", tensors)
-    given = {}
-
-    def certify_tied_weights(where, *, max_memory=None):
-        given.update(where=where.file.path, layers=where.shape.layers)
-        raise Undecided("planted")
-
-    monkeypatch.setattr("utfproof.certificates.tied.certify_tied_weights", certify_tied_weights)
-    code, document = decide(path, "--tied-targets", "--layers", "1")
-    assert (code, document["verdict"], document["reason"]) == (4, "undecided by matching", "planted")
-    assert document["targets"] == "all tied"
-    assert given == {"where": str(path), "layers": 1}
-    assert not Path("c.json").exists()
 
 
 def test_tied_targets(decide, tmp_path):

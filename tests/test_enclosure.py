@@ -14,7 +14,7 @@ from corpus import canonical
 
 from utfproof.attention import SoftmaxAttention, parse_kernel
 from utfproof.certificates import checker
-from utfproof.certificates.enclosures import certify_enclosure, numbers
+from utfproof.certificates.enclosures import enclosure_certificate, numbers
 from utfproof.commands.enclose import decimal, named_host
 from utfproof.constructions import build_host, random_target
 from utfproof.emulation.compare import random_input
@@ -59,6 +59,10 @@ def written(folder, found):
     path = folder / "enclosure.json"
     found.write(path)
     return path
+
+
+def certify_enclosure(named, host, target, E, X, kernel, digits):
+    return enclosure_certificate(named, host, target, E, X, kernel, enclose(host, target, E, X, kernel, digits))
 
 
 def code_of(path):
@@ -265,13 +269,14 @@ def test_a_flipped_entry_of_the_host_is_seen(good, tmp_path):
     assert code_of(written(tmp_path, certificate)) == 1
 
 
-def test_an_enclosure_that_is_too_narrow_is_rejected(good, monkeypatch, tmp_path):
+def test_an_enclosure_that_is_too_narrow_is_rejected(good, tmp_path):
     """A prover that halves its upper bound, or computes with 20 bits."""
     E = np.asarray(good.E, dtype=np.float64)
     found = enclose(good.host, good.target, E, good.X, good.kernel, 40)
     narrow = replace(found, lower=found.lower / 2, upper=found.lower * 3 / 4)
-    monkeypatch.setattr("utfproof.certificates.enclosures.enclose", lambda *a, **k: narrow)
-    certificate = certify_enclosure({"construction": "tied"}, good.host, good.target, E, good.X, good.kernel, 40)
+    certificate = enclosure_certificate(
+        {"construction": "tied"}, good.host, good.target, E, good.X, good.kernel, narrow
+    )
     assert code_of(written(tmp_path, certificate)) == 1
 
 

@@ -5,7 +5,7 @@ from fractions import Fraction
 
 import pytest
 
-from utfproof.certificates.lower_bounds import dimension_certificate
+from utfproof.certificates.dimensions import dimension_certificate
 from utfproof.certificates.prover import certify
 from utfproof.decision import counterexample, findings
 from utfproof.decision.verdict import HostVerdict, decision_of

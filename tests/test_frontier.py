@@ -12,10 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from utfproof.certificates import checker
-from utfproof.certificates.dimensions import DIMENSION_ROWS
+from utfproof.certificates.dimensions import DIMENSION_ROWS, dimension_certificate
 from utfproof.certificates.identities import identity_certificate
-from utfproof.certificates.linear_test import linear_test_certificate
-from utfproof.certificates.lower_bounds import dimension_certificate
+from utfproof.certificates.prover import certify
 from utfproof.cli.app import run
 from utfproof.errors import MalformedInput, NotDefined, Undecided
 from utfproof.frontiers.bounds import BOUNDS, CERTIFIED, LOWER, PROVED, UPPER, require_claim
@@ -310,7 +309,7 @@ def test_a_certificate_of_another_claim_is_refused():
         require_claim(identity_certificate("two-sided", shape, 4), tied, shape, 4)
     with pytest.raises(Undecided, match="shared attention"):  # attention from outside is less than logits that agree
         require_claim(identity_certificate("register", shape, 13), everyone, shape, 13)
-    stronger = linear_test_certificate("random-tied", Shape(1, 1, 2, 1), 5)
+    stronger = certify("random-tied", Shape(1, 1, 2, 1), 5, notion=A)
     require_claim(stronger, tied, Shape(1, 1, 2, 1), 5)  # logits that agree are more
 
 
@@ -356,7 +355,7 @@ def test_separate_paths_stay_below_the_rank_of_the_differential(shape):
     rank = int((values > 1e-6 * values[0]).sum())
     for row in DIMENSION_ROWS:
         if row.name == "separate paths" and row.applies(Shape(*shape)):
-            assert row.sides(Shape(*shape), 1)[1] <= rank
+            assert row.least(Shape(*shape)) <= -(-rank // shape[3])
 
 
 # --- the command -------------------------------------------------------------------------------------------------------

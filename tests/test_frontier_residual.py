@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from sceptic import wider_than_input
 
 from utfproof.certificates import checker
-from utfproof.certificates.lower_bounds import dimension_certificate
+from utfproof.certificates.dimensions import dimension_certificate
 from utfproof.certificates.prover import certify
 from utfproof.claims.registry import all_claims
 from utfproof.cli.app import run

@@ -15,11 +15,9 @@ from naive import dense, words
 from test_shared_attention import naive_shared_attention
 
 from utfproof.certificates import checker
+from utfproof.certificates.dimensions import dimension_certificate
 from utfproof.certificates.format import Certificate
 from utfproof.certificates.identities import IDENTITIES, identity_certificate
-from utfproof.certificates.lower_bounds import (
-    dimension_certificate,
-)
 from utfproof.constructions import build_host
 from utfproof.constructions.commuting import commuting_trie_host
 from utfproof.errors import MalformedInput, NotDefined, ResourceLimit

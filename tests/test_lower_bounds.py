@@ -8,21 +8,20 @@ from naive import words
 from test_identities import edited, verdict
 
 from utfproof.attention import RationalAttention
-from utfproof.certificates.dimensions import DIMENSION_ROWS
-from utfproof.certificates.linear_test import linear_test_certificate, linear_test_weights, test_columns
+from utfproof.certificates.dimensions import DIMENSION_ROWS, dimension_bound, dimension_certificate
+from utfproof.certificates.linear_test import test_columns
 from utfproof.certificates.lower_bounds import (
-    dimension_bound,
-    dimension_certificate,
     null_vector_certificate,
     span_certificate,
     span_dimension,
     target_entries,
     target_rows,
 )
+from utfproof.certificates.prover import certify, certify_weights
 from utfproof.constructions import build_host
 from utfproof.constructions.random import integer_target
 from utfproof.constructions.shared_attention import counting_host, register_host, two_sided_host
-from utfproof.errors import MalformedInput, NotDefined, ResourceLimit, Undecided
+from utfproof.errors import MalformedInput, ResourceLimit, Undecided
 from utfproof.exact import gfp, rational
 from utfproof.ground.arrays import exact
 from utfproof.ground.notions import Notion
@@ -97,7 +96,7 @@ def test_dimension_bounds(notion, targets, free, dims, least, tmp_path):
 )
 def test_no_bound_where_none_is_proved(dims, notion, targets, free):
     with pytest.raises(MalformedInput, match="no dimension bound is proved"):
-        dimension_bound(Shape(*dims), 1, notion=notion, targets=targets, free=free)
+        dimension_bound(Shape(*dims), notion=notion, targets=targets, free=free)
 
 
 @pytest.mark.parametrize("row", DIMENSION_ROWS, ids=lambda row: f"{row.notion}, {row.targets}, {row.name}")
@@ -264,15 +263,15 @@ def test_columns_of_the_linear_test():
 def test_linear_test(name, dims, tmp_path):
     shape = Shape(*dims)
     columns = linear_test_dimension(shape)
-    for m, law, dtype in ((None, "uniform", "float64"), (columns + 2, "binomial", "float32")):
-        certificate = linear_test_certificate(name, shape, m, seed=5, law=law, dtype=dtype)
+    for m, law, dtype in ((columns, "uniform", "float64"), (columns + 2, "binomial", "float32")):
+        certificate = certify(name, shape, m, notion="attention-matching", seed=5, law=law, dtype=dtype)
         assert (certificate.kind, certificate.universal) == ("linear-test", True)
         assert certificate.document["claim"]["rank"] == columns
-        assert certificate.document["shape"]["m"] == (m or columns)
+        assert certificate.document["shape"]["m"] == m
         found = verdict(certificate, tmp_path)
         assert found.code == 0, found.message
     with pytest.raises(Undecided, match="fewer rows"):
-        linear_test_certificate(name, shape, columns - 1, seed=5)
+        certify(name, shape, columns - 1, notion="attention-matching", seed=5)
     for fault in (
         lambda document: document["claim"].update(rank=columns - 1),
         lambda document: document["shape"].update(m=columns - 1),
@@ -310,21 +309,11 @@ def test_linear_test_embedding_serves_every_logit():
 
 
 def test_linear_test_refusals():
-    with pytest.raises(MalformedInput, match="random, random-tied"):
-        linear_test_certificate("sparse", Shape(2, 2, 3, 2))
-    with pytest.raises(NotDefined, match="d_in = d_out <= head_dim"):
-        linear_test_certificate("random", Shape(2, 2, 1, 2))
-    with pytest.raises(NotDefined, match="d_in = d_out <= head_dim"):
-        linear_test_certificate("random", Shape(2, 2, 3, 2, 3))
-
-    def modulo_three():
-        for seed in range(50):  # 9 entries modulo 3: some of these are singular there
-            linear_test_certificate("random", Shape(1, 1, 1, 1), seed=seed, law="signs", primes=(3,))
-
-    with pytest.raises(Undecided, match="modulo 3; a deficient rank proves nothing"):
-        modulo_three()
+    for name, shape in (("sparse", Shape(2, 2, 3, 2)), ("random", Shape(2, 2, 1, 2)), ("random", Shape(2, 2, 3, 2, 3))):
+        with pytest.raises(Undecided, match="no certificate kind decides"):
+            certify(name, shape, notion="attention-matching")
     with pytest.raises(ResourceLimit):
-        linear_test_certificate("random", Shape(2, 4, 30, 30), max_memory=10**6)
+        certify("random", Shape(2, 4, 30, 30), notion="attention-matching", max_memory=10**6)
 
 
 def test_linear_test_of_weights(tmp_path):
@@ -332,7 +321,7 @@ def test_linear_test_of_weights(tmp_path):
     m = linear_test_dimension(shape)
     path = tmp_path / "host.safetensors"
     write_host(path, build_host("random", shape, m, seed=4))
-    certificate = linear_test_weights(path, d_in=2)
+    certificate = certify_weights(path, d_in=2, notion="attention-matching")
     assert certificate.document["claim"]["rank"] == m
     found = verdict(certificate, tmp_path)
     assert found.code == 0, found.message

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from utfproof.attention import SoftmaxAttention
-from utfproof.certificates.prover import decide_weights
+from utfproof.certificates.prover import certify_weights
 from utfproof.constructions import build_host
 from utfproof.emulation.enclosure import enclose
 from utfproof.errors import MalformedInput, NotDefined, OutsideClass
@@ -147,7 +147,7 @@ def test_hosts_with_mlps_have_no_equations(tmp_path):
         enclose(host, target, np.zeros((2, D)), np.eye(2), SoftmaxAttention(), 5)
     write_host(tmp_path / "host.safetensors", host)
     with pytest.raises(MalformedInput, match="this host has MLPs"):
-        decide_weights(tmp_path / "host.safetensors")
+        certify_weights(tmp_path / "host.safetensors")
 
 
 @pytest.mark.parametrize("activation", MULTIPLYING)

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from utfproof.certificates.dimensions import dimension_certificate
 from utfproof.certificates.identities import identity_certificate
-from utfproof.certificates.lower_bounds import dimension_certificate
 from utfproof.certificates.prover import certify
 from utfproof.certificates.scope import scope_of
 from utfproof.ground.notions import MODELS, WITH, Attention, Extent, Hosts, Notion, Scope, Targets, Tying

@@ -12,11 +12,10 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from judges import confirmed, verdict_on
 
-from utfproof.certificates import checker, prover
+from utfproof.certificates import checker, prover, rank
 from utfproof.certificates.format import ROWS_WRITTEN_OUT, STANDARD, WRITTEN_OUT, integer_array
-from utfproof.certificates.identities import IDENTITIES, identity_certificate
+from utfproof.certificates.identities import IDENTITIES, identity_certificate, identity_size, is_standard
 from utfproof.certificates.prover import certify
-from utfproof.certificates.structure import Relation
 from utfproof.constructions import CONSTRUCTIONS, build_host, tied
 from utfproof.errors import MalformedInput, NotDefined, ResourceLimit, Undecided, UtfproofError
 from utfproof.exact import rational
@@ -101,13 +100,12 @@ def test_small_certificates_are_written_out_and_large_ones_named(tmp_path):
     for name in ("register", "shared-key", "shared-query"):
         for heads, layers, named in ((2, 5, False), (4, 6, False), (4, 10, True)):
             shape = Shape(heads, layers, 1, 1)
-            kind = IDENTITIES[name]
-            assert kind.is_standard(shape) == (kind.numbers(shape) > WRITTEN_OUT) == named
+            assert is_standard(name, shape) == (identity_size(name, shape) >= WRITTEN_OUT) == named
             if not named:
                 continue
             found = identity_certificate(name, shape)
             assert found.document["evidence"] == {"E": STANDARD}
-            assert found.document["shape"]["m"] == kind.least_m(shape)
+            assert found.document["shape"]["m"] == IDENTITIES[name].least_m(shape)
             assert len(found.to_bytes()) < 1000
     for name in ("tied", "sparse", "sparse-front"):
         wide = Shape(2, 4, 1, 2**18)  # few words of many columns
@@ -121,13 +119,13 @@ def test_small_certificates_are_written_out_and_large_ones_named(tmp_path):
 
 
 def test_the_prover_refuses():
-    spelled_out = {name for name, kind in IDENTITIES.items() if kind.words is not None}
+    spelled_out = {name for name, entry in IDENTITIES.items() if entry.identity.words is not None}
     assert spelled_out < set(IDENTITIES)  # rational functions are never written out
     for name in spelled_out - {"register", "shared-key", "shared-query", "shared-query-functional"}:
         shape = Shape(2, 3 if "middle" in name or name == "polynomial" else 2, 1, 1)
         with pytest.raises(MalformedInput, match="no standard embedding"):
             identity_certificate(name, shape, standard=True)
-        assert IDENTITIES[name].moves is None
+        assert IDENTITIES[name].identity.moves is None
     for name in ("register", "shared-key", "shared-query"):
         with pytest.raises(ResourceLimit, match="moves"):
             identity_certificate(name, Shape(2, 40, 1, 1))
@@ -260,7 +258,7 @@ def test_a_fault_in_a_construction_is_caught(name, fault, monkeypatch, tmp_path)
     assert caught(tmp_path, name, shape, 25) is None
     if name == "tied" and "layers" in fault:
         fault = "heads of the values exchanged"
-    monkeypatch.setattr(prover, "build_host", faulty)
+    monkeypatch.setattr(rank, "build_host", faulty)
     assert caught(tmp_path, name, shape, 25) == OTHERWISE.get((name, fault), "rejected")
 
 
@@ -298,11 +296,11 @@ def big_endian(rows):
 
 ARITHMETIC_FAULTS = {
     "M too large by one": (
-        "certificates.examined.matching_dimension",
+        "certificates.hosts.matching_dimension",
         lambda shape: matching_dimension(shape) + 1,
-        "tied",
-        (2, 1, 1, 1),
-        {},
+        "random",
+        (1, 1, 1, 1),
+        {"m": 3},
     ),
     "rank always full": (
         "exact.gfp.rank",
@@ -312,15 +310,15 @@ ARITHMETIC_FAULTS = {
         {"seed": 3, "law": "signs"},
     ),
     "kernel of nothing": (
-        "certificates.prover.find_relation",
-        lambda *_, **__: Relation({0: 1}, "none"),
+        "certificates.rank.find_relation",
+        lambda *_, **__: {0: 1},
         "random",
         (1, 1, 1, 1),
         {"seed": 3, "law": "signs"},
     ),
     "distance not squared": (
-        "certificates.prover.distance_bound",
-        lambda z, c: Fraction(1, 7),
+        "certificates.rank.missed_distance",
+        lambda *_: Fraction(1, 7),
         "random",
         (1, 1, 1, 1),
         {"seed": 3, "law": "signs"},
@@ -333,13 +331,13 @@ ARITHMETIC_FAULTS = {
         {"seed": 3, "law": "signs"},
     ),
     "sum for difference of equal columns": (
-        "certificates.prover._selection_kernel",
+        "certificates.rank.equal_columns",
         lambda matrix: {0: 1, 1: 1},
         "printed-looped",
         (2, 1, 1, 1),
         {"m": 6},
     ),
-    "sidecar in the wrong byte order": ("certificates.prover.integer_array", big_endian, "sparse", (1, 1, 1, 4095), {}),
+    "sidecar in the wrong byte order": ("certificates.format.integer_array", big_endian, "sparse", (1, 1, 1, 4095), {}),
 }
 
 

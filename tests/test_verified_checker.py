@@ -15,8 +15,9 @@ from corpus import canonical, derived
 from judges import UTFCHECK
 
 from utfproof.certificates import checker, verified
+from utfproof.certificates.dimensions import dimension_certificate
 from utfproof.certificates.identities import identity_certificate
-from utfproof.certificates.lower_bounds import dimension_certificate, null_vector_certificate
+from utfproof.certificates.lower_bounds import null_vector_certificate
 from utfproof.certificates.prover import certify, certify_weights
 from utfproof.constructions import build_host
 from utfproof.shapes import Shape

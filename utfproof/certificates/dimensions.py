@@ -9,12 +9,16 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from math import comb, isqrt
 
+from utfproof.certificates.format import Certificate, certificate
+from utfproof.certificates.hosts import Examined
 from utfproof.constructions.commuting import commuting_dimension
-from utfproof.ground.notions import Notion
+from utfproof.errors import MalformedInput, Undecided
+from utfproof.ground.notions import BOTH_FREE, E_FREE, Notion
 from utfproof.shapes import (
     Shape,
     geometric,
     matching_dimension,
+    positive_integer,
     require_words,
     tied_targets_dimension,
 )
@@ -24,52 +28,47 @@ ALL_TIED = "all tied"
 GENERIC_UNTIED = "generic untied"
 GENERIC_TIED = "generic tied"
 """All but a set of measure zero: what is refuted for these serves almost none of the class."""
-THREE_PAGE = "three-dimensions-do-not-suffice.md"
-RESIDUAL_PAGE = "residual.md"
-SHARPER_PAGE = "sharper-frontier.md"
-WIDE_PAGE = "wide-heads.md"
-FUNCTIONAL_PAGE = "functional-is-attention-matching.md"
+BOTH = BOTH_FREE
 
 
 @dataclass(frozen=True)
 class DimensionRow:
-    """A row of the tables of section 10.1: no host of dimension m serves these targets if a < b for (a, b) = sides(shape, m).
+    """A row of the tables of section 10.1: no host of fewer dimensions than least(shape) serves these targets.
 
-    every: "tied host" where the bound is proved for tied hosts only. page: its proof in docs/proofs. residual: speaks of
-    shapes with a residual stream, and of no others.
+    where: the shapes at which it is proved. page: the proof, in docs/proofs. every: "tied host" where the bound is proved for
+    tied hosts only. residual: about shapes with a residual stream, and no others.
     """
 
     name: str
     notion: Notion
     targets: str
     free: str | None
-    sides: Callable[[Shape, int], tuple[int, int]]
-    what: str
-    applies: Callable[[Shape], bool] = lambda shape: True
+    least: Callable[[Shape], int]
+    page: str
+    where: Callable[[Shape], bool]
     every: str = "host"
-    page: str = "decision-theorem.md"
     residual: bool = False
 
-    def least(self, shape: Shape) -> int:
-        """The least m that the row allows at a shape to which it applies."""
-        require_words(shape)
-        high = 1
-        while self._refuted(shape, high):
-            high *= 2
-        low = high // 2  # refuted, or 0
-        while high - low > 1:
-            middle = (low + high) // 2
-            low, high = (middle, high) if self._refuted(shape, middle) else (low, middle)
-        return high
-
-    def _refuted(self, shape: Shape, m: int) -> bool:
-        have, needed = self.sides(shape, m)
-        return have < needed
+    def applies(self, shape: Shape) -> bool:
+        """Whether the bound is proved at this shape."""
+        return shape.residual is self.residual and self.where(shape)
 
 
 def least_square_root(count: int) -> int:
     """The least m with m^2 >= count >= 1."""
     return isqrt(count - 1) + 1
+
+
+def _over(count: int, divisor: int) -> int:
+    """count / divisor, rounded up."""
+    return -(-count // divisor)
+
+
+# --- where a bound applies ---------------------------------------------------------------------------------
+
+
+def _everywhere(_: Shape) -> bool:
+    return True
 
 
 def _square(shape: Shape) -> bool:
@@ -81,39 +80,77 @@ def _paths(shape: Shape) -> bool:
     return min(shape.head_dim, shape.d_in) >= shape.layers
 
 
+def _square_paths(shape: Shape) -> bool:
+    return _square(shape) and _paths(shape)
+
+
+def _square_without_paths(shape: Shape) -> bool:
+    return _square(shape) and not _paths(shape)
+
+
+def _narrow(shape: Shape) -> bool:
+    return _square(shape) and shape.head_dim <= shape.d_in
+
+
+def _wide(shape: Shape) -> bool:
+    deep = shape.layers > 1 and (shape.heads > 1 or shape.residual)
+    return _square(shape) and shape.head_dim > shape.d_in and deep
+
+
+def _at(heads: int, layers: int, width: int = 1) -> Callable[[Shape], bool]:
+    return lambda s: (s.heads, s.layers, s.d_in, s.d_out) == (heads, layers, width, width)
+
+
+# --- formulas ----------------------------------------------------------------------------------------------
+
+
 def _counts(shape: Shape) -> int:
     return comb(shape.layers + shape.heads - 1, shape.heads - 1)
 
 
-def _fibre(shape: Shape) -> int:
-    d, b = min(shape.head_dim, shape.d_in), shape.d_in
-    return shape.heads * (b * b + 2 * d * b - d * d)
+def _forms(shape: Shape) -> int:
+    """Dimension of the logit forms of all heads of a layer: matrices of rank d' = min(d, d_in)."""
+    b, d = shape.d_in, min(shape.head_dim, shape.d_in)
+    return shape.heads * (2 * d * b - d * d)
 
 
 def logit_form_dimension(shape: Shape) -> int:
     """Dimension of the logit forms of all layers and heads over fixed generic values (attention-matching-bound.md)."""
     b, d = shape.d_in, min(shape.head_dim, shape.d_in)
+    if shape.residual:
+        return shape.layers * _forms(shape)
     later = min(shape.heads * d, b)
     return shape.heads * (2 * d * b - d * d + (shape.layers - 1) * (2 * d * later - d * d))
 
 
-def _side_by_side(shape: Shape, m: int) -> tuple[int, int]:
-    """d <= d_in: d_in m and d_in^2 H^L + 2 d d_in S - d^2 (H + d_in (S - H) / r), r = min(H d, d_in).
-    With a residual stream d_in (m - d_in (H+1)^L) and H (2 d d_in - d^2) (1 + q + ... + q^(L-1)), both times the denominator
-    of q^(L-1), where q = H+1 or, if that is less, d_in / (d_in - H d)."""
+def _logit_forms(shape: Shape) -> int:
+    """d_in (m - d_in H^L) >= the dimension of the logit forms; words of H + 1 letters with a residual stream."""
+    return shape.d_in * shape.words_at(shape.layers) + _over(logit_form_dimension(shape), shape.d_in)
+
+
+def _tied_logit_forms(shape: Shape) -> int:
+    """d_in (m - outputs) >= H (2 d' d_in - d'^2)."""
+    outputs = shape.d_in * shape.leaves if _paths(shape) else _counts(shape)
+    return outputs + _over(_forms(shape), shape.d_in)
+
+
+def _side_by_side(shape: Shape) -> int:
+    """d <= d_in: d_in m >= d_in^2 H^L + 2 d d_in S - d^2 (H + d_in (S - H) / r), r = min(H d, d_in).
+    With a residual stream d_in (m - d_in (H+1)^L) >= H (2 d d_in - d^2) (1 + q + ... + q^(L-1)), where q = H+1 or, if that is
+    less, d_in / (d_in - H d)."""
     b, d, H = shape.d_in, shape.head_dim, shape.heads
     words, forms = shape.words_at(shape.layers), H * (2 * d * b - d * d)
     if shape.residual:
         up, down = (H + 1, 1) if (H + 1) * d >= b else (b, b - H * d)
         room = sum(up**t * down ** (shape.layers - 1 - t) for t in range(shape.layers))
-        return b * (m - b * words) * int(down ** (shape.layers - 1)), forms * room
+        return b * words + _over(forms * room, b * int(down ** (shape.layers - 1)))
     # of the readers behind each word in front: forms of rank d, of size min(H d, d_in)
     later = b * d * (2 * H - 1) if H * d < b else forms
-    return b * m, b * b * words + forms + geometric(H, 1, shape.layers - 1) * later
+    return _over(b * b * words + forms + geometric(H, 1, shape.layers - 1) * later, b)
 
 
-def _spread(shape: Shape, m: int) -> tuple[int, int]:
-    """d > d_in, t = floor((d - d_in)/2): d_in m and d_in^2 (H^L + H (K_0 + ... + K_{L-1})) - H t (d - t) (K_1 + ... + K_{L-1}),
+def _spread(shape: Shape) -> int:
+    """d > d_in, t = floor((d - d_in)/2): d_in m >= d_in^2 (H^L + H (K_0 + ... + K_{L-1})) - H t (d - t) (K_1 + ... + K_{L-1}),
     K_q words of length q whose generic products of value matrices are spread. With a residual stream words in H+1 letters."""
     H, b, letters = shape.heads, shape.d_in, shape.letters
     t = (shape.head_dim - b) // 2
@@ -122,7 +159,7 @@ def _spread(shape: Shape, m: int) -> tuple[int, int]:
         halves = min(letters ** (q // 2), b) * min(letters ** (q - q // 2), b)
         later += halves if q > 1 else min(letters, b * b)
     words = shape.words_at(shape.layers)
-    return b * m, b * b * (words + H * (1 + later)) - H * t * (shape.head_dim - t) * later
+    return _over(b * b * (words + H * (1 + later)) - H * t * (shape.head_dim - t) * later, b)
 
 
 def word_family_dimension(shape: Shape) -> int:
@@ -131,162 +168,116 @@ def word_family_dimension(shape: Shape) -> int:
 
 
 def _separate_paths(shape: Shape) -> int:
-    """L >= 2: dimension of the outputs near a tied target whose stream is carried by head 0 (docs/proofs/frontier.md)."""
+    """L >= 2: d_in m >= the dimension of the outputs near a tied target whose stream is carried by head 0
+    (docs/proofs/frontier.md)."""
     d, b = min(shape.head_dim, shape.d_in), shape.d_in
-    return (shape.heads - 1) * d * (b - 1) + 2 * b * d - d * d - b
+    return _over((shape.heads - 1) * d * (b - 1) + 2 * b * d - d * d - b, b)
 
 
-MATCHED, SHARED = Notion.MATCHING, Notion.SHARED_ATTENTION
-FIBRE_PAGE, SHARED_PAGE, FRONTIER_PAGE = "fibre-dimension.md", "shared-attention.md", "frontier.md"
-BOTH = "E and U"
-SPREAD = "d_in m and d_in^2 (words + H (K_0 + ... + K_{L-1})) - H t (d - t) (K_1 + ... + K_{L-1})"
+def _one_more(shape: Shape) -> int:
+    return int(shape.d_in * (shape.words_at(shape.layers) + shape.layers * shape.heads) + 1)
+
+
+def _root_of_words(shape: Shape) -> int:
+    return least_square_root(shape.leaves)
+
+
+def _root_of_counts(shape: Shape) -> int:
+    return least_square_root(_counts(shape))
+
+
+def _root_of_one_more_word(shape: Shape) -> int:
+    return least_square_root(shape.leaves + 1)
+
+
+# --- the table ---------------------------------------------------------------------------------------------
+
+MATCHED, LOGITS, SHARED, FUNCTION = (
+    Notion.MATCHING,
+    Notion.ATTENTION_MATCHING,
+    Notion.SHARED_ATTENTION,
+    Notion.FUNCTIONAL,
+)
+DECISION_PAGE, SHARED_PAGE, FRONTIER_PAGE = "decision-theorem.md", "shared-attention.md", "frontier.md"
+THREE_PAGE, RESIDUAL_PAGE, WIDE_PAGE = "three-dimensions-do-not-suffice.md", "residual.md", "wide-heads.md"
+SHARPER_PAGE, FORMS_PAGE, FIBRE_PAGE = "sharper-frontier.md", "attention-matching-bound.md", "fibre-dimension.md"
+FUNCTIONAL_PAGE, STREAM_PAGE = "functional-is-attention-matching.md", "residual-frontier.md"
 
 
 def _rows() -> Iterator[DimensionRow]:
-    row = DimensionRow
-    of_m, of_square = "m and ", "m^2 and "
-    for untied, tied in ((ALL_UNTIED, ALL_TIED), (GENERIC_UNTIED, GENERIC_TIED)):
-        generic = untied == GENERIC_UNTIED
-        square: Callable[[Shape], bool] = _square if generic else lambda shape: True
-
-        def leaves(s: Shape, m: int) -> tuple[int, int]:
-            return m * m, s.leaves
-
-        def counted(s: Shape, m: int) -> tuple[int, int]:
-            return m * m, _counts(s)
-
-        def paths(s: Shape, square: Callable[[Shape], bool] = square) -> bool:
-            return square(s) and _paths(s)
-
-        def no_paths(s: Shape, square: Callable[[Shape], bool] = square, generic: bool = generic) -> bool:
-            return square(s) and not (generic and _paths(s))
-
-        yield row("M", MATCHED, untied, None, lambda s, m: (m, matching_dimension(s)), of_m + "M", square)
-        yield row("M", MATCHED, tied, None, lambda s, m: (m, matching_dimension(s)), of_m + "M", paths)
-        yield row("words", SHARED, untied, "E", lambda s, m: (m, s.d_out * s.leaves), of_m + "d_out H^L", square,
-                  page=SHARED_PAGE)  # fmt: skip
-        yield row("counts", SHARED, tied, "E", lambda s, m: (m, _counts(s)), of_m + "C(L+H-1, H-1)", no_paths,
-                  page=SHARED_PAGE)  # fmt: skip
-        yield row("words", SHARED, untied, BOTH, leaves, of_square + "H^L", square, page=SHARED_PAGE)
-        yield row("counts", SHARED, tied, BOTH, counted, of_square + "C(L+H-1, H-1)", no_paths, page=SHARED_PAGE)
-    yield row(
-        "fibre dimension", Notion.FUNCTIONAL, ALL_UNTIED, None, lambda s, m: (s.d_in * m, _fibre(s)),
-        "d_in m and H (d_in^2 + 2 d d_in - d^2)", lambda s: s.layers == 1 and s.head_dim <= s.d_in == s.d_out,
-        page=FIBRE_PAGE,
-    )  # fmt: skip
-    yield row(
-        "no room to share", Notion.FUNCTIONAL, ALL_UNTIED, None, lambda s, m: (m, matching_dimension(s)), "m and M",
-        lambda s: _square(s) and s.layers == 1
-        and (s.head_dim * (s.heads + 1) <= s.d_in or (s.heads, s.head_dim, s.d_in) == (2, 1, 2)), page=SHARPER_PAGE,
-    )  # fmt: skip
-    yield row(
-        "one by one", Notion.ATTENTION_MATCHING, ALL_UNTIED, None, lambda s, m: (m, 3), "m and 3",
-        lambda s: (s.heads, s.layers, s.d_in, s.d_out) == (1, 1, 1, 1), page=FIBRE_PAGE,
-    )  # fmt: skip
-    yield row("three heads", SHARED, ALL_UNTIED, BOTH, lambda s, m: (m, 3), "m and 3",
-              lambda s: (s.heads, s.layers, s.d_in, s.d_out) == (3, 1, 1, 1), page=SHARED_PAGE)  # fmt: skip
+    row, u, t = DimensionRow, GENERIC_UNTIED, GENERIC_TIED
+    for untied, tied, defined, no_paths in (
+        (ALL_UNTIED, ALL_TIED, _everywhere, _everywhere),
+        (u, t, _square, _square_without_paths),
+    ):
+        paths = _paths if defined is _everywhere else _square_paths
+        yield row("M", MATCHED, untied, None, matching_dimension, DECISION_PAGE, defined)
+        yield row("M", MATCHED, tied, None, matching_dimension, DECISION_PAGE, paths)
+        yield row("words", SHARED, untied, E_FREE, lambda s: s.d_out * s.leaves, SHARED_PAGE, defined)
+        yield row("counts", SHARED, tied, E_FREE, _counts, SHARED_PAGE, no_paths)
+        yield row("words", SHARED, untied, BOTH, _root_of_words, SHARED_PAGE, defined)
+        yield row("counts", SHARED, tied, BOTH, _root_of_counts, SHARED_PAGE, no_paths)
+    yield row("fibre dimension", FUNCTION, ALL_UNTIED, None, _side_by_side, FIBRE_PAGE,
+              lambda s: s.layers == 1 and _narrow(s))  # fmt: skip
+    yield row("no room to share", FUNCTION, ALL_UNTIED, None, matching_dimension, SHARPER_PAGE,
+              lambda s: _square(s) and s.layers == 1
+              and (s.head_dim * (s.heads + 1) <= s.d_in or (s.heads, s.head_dim, s.d_in) == (2, 1, 2)))  # fmt: skip
+    yield row("one by one", LOGITS, ALL_UNTIED, None, lambda s: 3, FIBRE_PAGE, _at(1, 1))
+    yield row("three heads", SHARED, ALL_UNTIED, BOTH, lambda s: 3, SHARED_PAGE, _at(3, 1))
     # those of the second table alone
-    u, t = GENERIC_UNTIED, GENERIC_TIED
-    yield row("monomials", MATCHED, t, None, lambda s, m: (m, commuting_dimension(s)),
-              "m and 2dH C(L-1+H, H) + C(L+H-1, H-1)", lambda s: _square(s) and s.d_in == 1 and not _paths(s),
-              page=FRONTIER_PAGE)  # fmt: skip
-    yield row("logit forms", Notion.ATTENTION_MATCHING, u, None,
-              lambda s, m: (s.d_in * (m - s.d_in * s.leaves), logit_form_dimension(s)),
-              "d_in (m - d_in H^L) and the dimension of the logit forms", _square,
-              page="attention-matching-bound.md")  # fmt: skip
-    yield row("side by side", Notion.ATTENTION_MATCHING, u, None, _side_by_side,
-              "d_in m and d_in^2 H^L + 2 d d_in S - d^2 (H + d_in (S - H) / r)",
-              lambda s: _square(s) and s.head_dim <= s.d_in, page=SHARPER_PAGE)  # fmt: skip
-    yield row("one more", Notion.ATTENTION_MATCHING, u, None,
-              lambda s, m: (m, s.d_in * (s.leaves + s.layers * s.heads) + 1), "m and d_in (H^L + L H) + 1",
-              lambda s: _square(s) and s.head_dim > s.d_in and min(s.heads, s.layers) > 1, page=WIDE_PAGE)  # fmt: skip
-    yield row("spread products", Notion.ATTENTION_MATCHING, u, None, _spread, SPREAD,
-              lambda s: _square(s) and s.head_dim > s.d_in and min(s.heads, s.layers) > 1, page=WIDE_PAGE)  # fmt: skip
-    yield row("tied logit forms", Notion.ATTENTION_MATCHING, t, None,
-              lambda s, m: (s.d_in * (m - (s.d_in * s.leaves if _paths(s) else _counts(s))),
-                            _fibre(s) - s.heads * s.d_in**2),
-              "d_in (m - outputs) and H (2 d' d_in - d'^2)",
-              lambda s: _square(s) and (_paths(s) or s.d_in == 1), page=FRONTIER_PAGE)  # fmt: skip
-    yield row("separate paths", Notion.FUNCTIONAL, t, None, lambda s, m: (s.d_in * m, _separate_paths(s)),
-              "d_in m and the dimension of the outputs along separate paths", lambda s: _square(s) and s.layers > 1,
-              page=FRONTIER_PAGE)  # fmt: skip
+    yield row("monomials", MATCHED, t, None, commuting_dimension, FRONTIER_PAGE,
+              lambda s: _square_without_paths(s) and s.d_in == 1)  # fmt: skip
+    yield row("logit forms", LOGITS, u, None, _logit_forms, FORMS_PAGE, _square)
+    yield row("side by side", LOGITS, u, None, _side_by_side, SHARPER_PAGE, _narrow)
+    yield row("one more", LOGITS, u, None, _one_more, WIDE_PAGE, _wide)
+    yield row("spread products", LOGITS, u, None, _spread, WIDE_PAGE, _wide)
+    yield row("tied logit forms", LOGITS, t, None, _tied_logit_forms, FRONTIER_PAGE,
+              lambda s: _square(s) and (_paths(s) or s.d_in == 1))  # fmt: skip
+    yield row("separate paths", FUNCTION, t, None, _separate_paths, FRONTIER_PAGE,
+              lambda s: _square(s) and s.layers > 1)  # fmt: skip
     for targets in (u, t):
-        yield row("one word", SHARED, targets, BOTH, lambda s, m: (m, min(s.head_dim, s.d_in)),
-                  "m and the rank of one product", _square, page=FRONTIER_PAGE)  # fmt: skip
-    yield row("one token", Notion.FUNCTIONAL, t, None, lambda s, m: (m, s.d_in), "m and d_in", _square,
-              page=FRONTIER_PAGE)  # fmt: skip
-    yield row("paths", SHARED, t, "E", lambda s, m: (m, s.d_in * s.leaves), "m and d_in H^L",
-              lambda s: _square(s) and _paths(s))  # fmt: skip
-    yield row("paths", SHARED, t, BOTH, lambda s, m: (m * m, s.leaves), "m^2 and H^L",
-              lambda s: _square(s) and _paths(s), page=FRONTIER_PAGE)  # fmt: skip
-    yield row("odd depth", SHARED, u, BOTH, lambda s, m: (m * m, s.leaves + 1), "m^2 and H^L + 1",
-              lambda s: _square(s) and s.d_in == 1 and s.heads > 1 and s.layers % 2 == 1, page=THREE_PAGE)  # fmt: skip
-    yield row("wide targets", SHARED, u, BOTH, lambda s, m: (m * m, s.leaves + 1), "m^2 and H^L + 1",
-              lambda s: _square(s) and s.d_in > 1 and max(s.heads, s.head_dim) > 1, page=SHARED_PAGE)  # fmt: skip
-    yield row("parameter count", SHARED, u, BOTH, lambda s, m: (2 * s.d_in * m - 1, word_family_dimension(s)),
-              "2 d_in m - 1 and d_in^2 (L(H-1) + 1)", lambda s: _square(s) and s.head_dim >= s.d_in,
-              page=SHARED_PAGE)  # fmt: skip
-    yield row("three dimensions", SHARED, u, BOTH, lambda s, m: (m, 4), "m and 4",
-              lambda s: (s.heads, s.layers, s.d_in, s.d_out) == (2, 3, 1, 1), page=THREE_PAGE)  # fmt: skip
-    yield row("two dimensions", SHARED, t, BOTH, lambda s, m: (m, 3), "m and 3",
-              lambda s: s.layers in (2, 3) and (s.heads, s.d_in, s.d_out) == (2, 1, 1), "tied host",
-              THREE_PAGE)  # fmt: skip
+        yield row("one word", SHARED, targets, BOTH, lambda s: min(s.head_dim, s.d_in), FRONTIER_PAGE, _square)
+    yield row("one token", FUNCTION, t, None, lambda s: s.d_in, FRONTIER_PAGE, _square)
+    yield row("paths", SHARED, t, E_FREE, lambda s: s.d_in * s.leaves, DECISION_PAGE, _square_paths)
+    yield row("paths", SHARED, t, BOTH, _root_of_words, FRONTIER_PAGE, _square_paths)
+    yield row("odd depth", SHARED, u, BOTH, _root_of_one_more_word, THREE_PAGE,
+              lambda s: _square(s) and s.d_in == 1 and s.heads > 1 and s.layers % 2 == 1)  # fmt: skip
+    yield row("wide targets", SHARED, u, BOTH, _root_of_one_more_word, SHARED_PAGE,
+              lambda s: _square(s) and s.d_in > 1 and max(s.heads, s.head_dim) > 1)  # fmt: skip
+    yield row("parameter count", SHARED, u, BOTH, lambda s: _over(word_family_dimension(s) + 1, 2 * s.d_in), SHARED_PAGE,
+              lambda s: _square(s) and s.head_dim >= s.d_in)  # fmt: skip
+    yield row("three dimensions", SHARED, u, BOTH, lambda s: 4, THREE_PAGE, _at(2, 3))
+    yield row(
+        "two dimensions", SHARED, t, BOTH, lambda s: 3, THREE_PAGE, lambda s: _at(2, 2)(s) or _at(2, 3)(s), "tied host"
+    )
 
 
 def _residual_rows() -> Iterator[DimensionRow]:
     """Those proved with a residual stream, of which `_rows` knows nothing."""
-
-    def every(s: Shape) -> bool:
-        return s.residual
-
-    def square(s: Shape) -> bool:
-        return s.residual and _square(s)
-
-    def paths(s: Shape) -> bool:
-        return square(s) and _paths(s)
-
-    def narrow(s: Shape) -> bool:
-        return square(s) and s.head_dim <= s.d_in
-
-    def wide(s: Shape) -> bool:
-        return square(s) and s.head_dim > s.d_in and s.layers > 1
-
-    def forms(s: Shape, m: int) -> tuple[int, int]:
-        b, d = s.d_in, min(s.head_dim, s.d_in)
-        return b * (m - b * s.words_at(s.layers)), s.layers * s.heads * (2 * d * b - d * d)
-
-    for name, sides, what, applies, page in (
-        ("side by side", _side_by_side, "d_in (m - d_in (H+1)^L) and H (2 d d_in - d^2) (1 + q + ... + q^(L-1))", narrow,
-         SHARPER_PAGE),
-        ("logit forms", forms, "d_in (m - d_in (H+1)^L) and L H (2 d' d_in - d'^2)", square, "residual-frontier.md"),
-        ("one more", lambda s, m: (m, s.d_in * (s.words_at(s.layers) + s.layers * s.heads) + 1),
-         "m and d_in ((H+1)^L + L H) + 1", wide, WIDE_PAGE),
-        ("spread products", _spread, SPREAD, wide, WIDE_PAGE),
-    ):  # fmt: skip
-        yield DimensionRow(name, Notion.ATTENTION_MATCHING, GENERIC_UNTIED, None, sides, what, applies, page=page)
-    for targets, applies in ((ALL_UNTIED, every), (GENERIC_UNTIED, square)):
-        yield DimensionRow("M", MATCHED, targets, None, lambda s, m: (m, matching_dimension(s)), "m and M", applies,
-                           page=RESIDUAL_PAGE)  # fmt: skip
+    for name, least, page, applies in (
+        ("side by side", _side_by_side, SHARPER_PAGE, _narrow),
+        ("logit forms", _logit_forms, STREAM_PAGE, _square),
+        ("one more", _one_more, WIDE_PAGE, _wide),
+        ("spread products", _spread, WIDE_PAGE, _wide),
+    ):
+        yield DimensionRow(name, LOGITS, GENERIC_UNTIED, None, least, page, applies, residual=True)
+    for targets, defined in ((ALL_UNTIED, _everywhere), (GENERIC_UNTIED, _square)):
+        yield DimensionRow("M", MATCHED, targets, None, matching_dimension, RESIDUAL_PAGE, defined, residual=True)
     for targets in (ALL_TIED, GENERIC_TIED):
-        yield DimensionRow("words without 0", MATCHED, targets, None, lambda s, m: (m, tied_targets_dimension(s)),
-                           "m and 2dS + d_out (1 + S)", paths, page=RESIDUAL_PAGE)  # fmt: skip
-
-
-def _plain(row: DimensionRow) -> DimensionRow:
-    """The same row, for shapes without a residual stream."""
-    return replace(row, applies=lambda shape: not shape.residual and row.applies(shape))
+        yield DimensionRow("words without 0", MATCHED, targets, None, tied_targets_dimension, RESIDUAL_PAGE, _square_paths,
+                           residual=True)  # fmt: skip
 
 
 def _functional(rows: tuple[DimensionRow, ...]) -> Iterator[DimensionRow]:
     """What holds by attention-matching for almost all targets holds functionally (functional-is-attention-matching.md), and
     so do the bounds that ask for the outputs E R_w U = M_w alone."""
     for row in rows:
-        outputs = (row.notion, row.free) == (SHARED, "E")
-        if row.targets in (GENERIC_UNTIED, GENERIC_TIED) and (outputs or row.notion is Notion.ATTENTION_MATCHING):
-            yield replace(row, notion=Notion.FUNCTIONAL, free=None, page=FUNCTIONAL_PAGE)
+        outputs = (row.notion, row.free) == (SHARED, E_FREE)
+        if row.targets in (GENERIC_UNTIED, GENERIC_TIED) and (outputs or row.notion is LOGITS):
+            yield replace(row, notion=FUNCTION, free=None, page=FUNCTIONAL_PAGE)
 
 
-_PROVED = (*map(_plain, _rows()), *(replace(row, residual=True) for row in _residual_rows()))
+_PROVED = (*_rows(), *_residual_rows())
 DIMENSION_ROWS: tuple[DimensionRow, ...] = (*_PROVED, *_functional(_PROVED))
 """Every bound by the arithmetic of section 10.1."""
 
@@ -297,3 +288,64 @@ def no_tied_host(shape: Shape, targets: str) -> bool:
     if not shape.residual or shape.layers < 2:
         return False
     return targets == ALL_UNTIED or (targets == GENERIC_UNTIED and _square(shape))
+
+
+# --- certificates ------------------------------------------------------------------------------------------
+
+
+def dimension_bound(
+    shape: Shape, *, notion: Notion | str, targets: str = ALL_UNTIED, free: str | None = None, every: str = "host"
+) -> int:
+    """The best bound: no host (every: or "tied host") of fewer dimensions is universal. MalformedInput where none is proved."""
+    require_words(shape)
+    asked = (notion, targets, free)
+    found = [
+        row.least(shape)
+        for row in DIMENSION_ROWS
+        if (row.notion, row.targets, row.free) == asked and row.applies(shape) and row.every in ("host", every)
+    ]
+    if not found:
+        said = f"{notion}, targets {targets!r}" + (f", free {free!r}" if free else "")
+        raise MalformedInput(f"no dimension bound is proved for {said} at {shape}, d_out = {shape.d_out}")
+    return max(found)
+
+
+def dimension_certificate(
+    shape: Shape,
+    m: int,
+    *,
+    notion: Notion | str = Notion.MATCHING,
+    targets: str = ALL_UNTIED,
+    free: str | None = None,
+    every: str = "host",
+) -> Certificate:
+    """No host (every="host" or "tied host") of embedding dimension m or less is universal, by the dimension argument.
+
+    free: "E" or "E and U" for shared attention. Raises Undecided where m is not below the bound, MalformedInput where no
+    bound is proved.
+    """
+    m, notion = positive_integer("m", m), Notion(notion)
+    require_every(every)
+    never = notion is MATCHED and every == "tied host" and no_tied_host(shape, targets)
+    least = 0 if never else dimension_bound(shape, notion=notion, targets=targets, free=free, every=every)
+    if m >= least and not never:
+        raise Undecided(f"m = {m} is not below the bound {least} at {shape}: nothing follows")
+    evidence = {"method": "dimension"}
+    return certificate("lower-bound", shape, m, {"every": every}, evidence, notion=notion, targets=targets, free=free)
+
+
+def require_every(every: str) -> None:
+    """MalformedInput for other than "host" and "tied host"."""
+    if every not in ("host", "tied host"):
+        raise MalformedInput(f"every is 'host' or 'tied host', got {every!r}")
+
+
+class ByEveryHost:
+    """Below M no host at all is universal by matching: for constructions whose matrices no checker rebuilds."""
+
+    def can(self, host: Examined) -> bool:
+        named = host.entry is not None and host.entry.is_host and not host.entry.rebuilt
+        return named and host.notion is Notion.MATCHING and host.m < host.M
+
+    def build(self, host: Examined) -> Certificate:
+        return dimension_certificate(host.shape, host.m)

@@ -11,14 +11,11 @@ from math import lcm
 from typing import Any
 
 from utfproof.attention import PARTS, SoftmaxAttention
-from utfproof.certificates.format import Certificate, integer, stating
-from utfproof.emulation.enclosure import Enclosure, enclose
+from utfproof.certificates.format import Certificate, certificate, integer
+from utfproof.emulation.enclosure import Enclosure
 from utfproof.errors import MalformedInput
 from utfproof.ground.arrays import Array, exact
 from utfproof.systems import Target, Universal
-
-NOTION = "one emulation"
-TARGETS = "this one"
 
 
 def attention_name(kernel: SoftmaxAttention, heads: int) -> str:
@@ -37,39 +34,6 @@ def numbers(array: Array) -> dict[str, Any]:
     return {"denominator": integer(denominator), "numerators": numerators}
 
 
-def target_document(target: Target) -> dict[str, Any]:
-    """The evidence's `target`."""
-    names = ["W_Q", "W_K", "W_V", "W_O"] + [name for name in ("W_E", "W_U") if getattr(target, name) is not None]
-    return {
-        **{name: numbers(getattr(target, name)) for name in names},
-        "system": "looped-target" if target.tied else "target",
-        "width": integer(target.width),
-    }
-
-
-def certify_enclosure(
-    named: dict[str, Any],
-    host: Universal,
-    target: Target,
-    E: Array,
-    X: Array,
-    kernel: SoftmaxAttention,
-    digits: int,
-    *,
-    max_memory: int | None = None,
-) -> Certificate:
-    """Enclose the difference of the two outputs to so many decimal places and write it down.
-
-    named: the claim's `host`, as `sources.host_document` gives it, or {"system": …, "weights": digest}; `host` is that
-    host. The verdict is "within" 10^-digits, or "apart".
-    Raises as `enclose` does, and MalformedInput for a kernel that the format has no name for.
-    """
-    name = attention_name(kernel, host.shape.heads)
-    return enclosure_certificate(
-        named, host, target, E, X, kernel, enclose(host, target, E, X, kernel, digits, max_memory=max_memory), name
-    )
-
-
 def enclosure_certificate(
     named: dict[str, Any],
     host: Universal,
@@ -78,21 +42,34 @@ def enclosure_certificate(
     X: Array,
     kernel: SoftmaxAttention,
     found: Enclosure,
-    name: str,
 ) -> Certificate:
-    """The certificate that states an enclosure already found, under the name of its attention."""
-    claim: dict[str, Any] = {
-        "host": named,
-        "notion": NOTION,
-        "targets": TARGETS,
-        "verdict": found.verdict,
-        "attention": name,
-        "context": integer(len(X)),
-        "digits": found.digits,
-        "difference": [integer(unit) for unit in found.units],
-    }
+    """The certificate that states an enclosure already found.
+
+    named: the claim's `host`, as `hosts.host_document` gives it, or {"system": …, "weights": digest}; `host` is that host. The
+    verdict is "within" 10^-digits, or "apart". MalformedInput for a kernel that the format has no name for.
+    """
     import rfc8785
 
-    objects = {"target": target_document(target), "E": numbers(E), "X": numbers(X)}
-    claim |= {name: hashlib.sha256(rfc8785.dumps(value)).hexdigest() for name, value in objects.items()}
-    return stating("enclosure", host.shape, host.m, claim, objects)
+    weights = ["W_Q", "W_K", "W_V", "W_O"] + [name for name in ("W_E", "W_U") if getattr(target, name) is not None]
+    system = {"system": "looped-target" if target.tied else "target", "width": integer(target.width)}
+    evidence = {
+        "target": {name: numbers(getattr(target, name)) for name in weights} | system,
+        "E": numbers(E),
+        "X": numbers(X),
+    }
+    digests: dict[str, Any] = {n: hashlib.sha256(rfc8785.dumps(value)).hexdigest() for n, value in evidence.items()}
+    return certificate(
+        "enclosure",
+        host.shape,
+        host.m,
+        named,
+        evidence,
+        notion="one emulation",
+        targets="this one",
+        verdict=found.verdict,
+        attention=attention_name(kernel, host.shape.heads),
+        context=integer(len(X)),
+        digits=found.digits,
+        difference=[integer(unit) for unit in found.units],
+        **digests,
+    )

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from utfproof.errors import MalformedInput
+from utfproof.errors import MalformedInput, ResourceLimit
 from utfproof.ground.arrays import one_line
 from utfproof.ground.files import write_bytes
 from utfproof.ground.notions import Notion
@@ -27,6 +28,10 @@ ROWS_WRITTEN_OUT = 2_000_000
 """Such rows of a permutation, of 4 bytes each, are written out up to this many."""
 SAFE_INTEGER = 2**53 - 1
 """Integers beyond this (in size) are written as decimal strings."""
+MAX_DIGITS = 100_000
+"""Most decimal digits of an integer."""
+LONG_BITS = 10_000
+"""Longer integers are written by FLINT: Python's own conversion refuses some."""
 
 
 @one_line
@@ -69,20 +74,37 @@ class Certificate:
 
 
 def integer(value: int) -> int | str:
-    """An integer as the format writes it."""
-    return value if abs(value) <= SAFE_INTEGER else str(value)
+    """An integer as the format writes it, however long. ResourceLimit beyond the digits that a certificate holds."""
+    if abs(value) <= SAFE_INTEGER:
+        return value
+    if value.bit_length() <= LONG_BITS:
+        return str(value)
+    from flint import fmpz
+
+    text = str(fmpz(value))
+    if len(text) > MAX_DIGITS:
+        raise ResourceLimit(f"an integer has {len(text)} digits, an integer of a certificate has at most {MAX_DIGITS}")
+    return text
 
 
-def integer_array(values: np.ndarray, dtype: str = "uint32") -> tuple[Any, dict[str, bytes]]:
-    """Nonnegative integers of this dtype: inline when short, else a sidecar reference and its content."""
+def pairs(z: Mapping[int, int], what: str) -> list[list[int | str]]:
+    """The nonzero entries of a vector, given by position. ResourceLimit where they are too many to be written."""
+    if len(z) > INLINE_LIMIT:
+        raise ResourceLimit(f"{what} has {len(z)} entries, a certificate holds at most {INLINE_LIMIT}")
+    return [[integer(i), integer(z[i])] for i in sorted(z)]
+
+
+def integer_array(values: np.ndarray) -> tuple[Any, dict[str, bytes]]:
+    """Nonnegative integers: inline when few, else a sidecar reference and its content. uint8 and uint16 are kept, others become
+    uint32."""
     if len(values) <= INLINE_LIMIT:
-        return [int(v) for v in values], {}
-    kind = np.dtype(dtype).newbyteorder("<")
+        return values.tolist(), {}
+    dtype = values.dtype.name if values.dtype.name in ("uint8", "uint16") else "uint32"
     if int(values.max()) > np.iinfo(dtype).max:
         raise MalformedInput(
             f"an entry {int(values.max())} does not fit {dtype} in version 1 of the certificate format"
         )
-    content = np.ascontiguousarray(values, dtype=kind).tobytes()
+    content = np.ascontiguousarray(values, dtype=np.dtype(dtype).newbyteorder("<")).tobytes()
     digest = hashlib.sha256(content).hexdigest()
     return {"dtype": dtype, "length": len(values), "sidecar": digest}, {digest: content}
 
@@ -109,36 +131,28 @@ def certificate(
     evidence: dict[str, Any],
     *,
     rank: int | None = None,
-    sidecars: dict[str, bytes] | None = None,
-    notion: Notion = Notion.MATCHING,
+    verdict: str | None = None,
+    notion: str = Notion.MATCHING,
     targets: str = "all untied",
     free: str | None = None,
-    universal: bool | None = None,
+    **more: Any,
 ) -> Certificate:
-    """A version 1 certificate. `rank`: the number of columns, for kinds that certify it; it makes the verdict "universal"
-    unless `universal` says otherwise. free: "E" or "E and U", for shared attention."""
-    claim: dict[str, Any] = {
-        "host": host,
-        "notion": notion.value,
-        "targets": targets,
-        "verdict": "universal" if (rank is not None if universal is None else universal) else "not universal",
-    }
+    """A version 1 certificate. Arrays in the evidence are written inline or as sidecars.
+
+    rank: the number of columns, for kinds that certify it. verdict: "universal" with a rank, else "not universal", unless
+    given. free: "E" or "E and U", for shared attention. more: further fields of the claim.
+    """
+    default = "not universal" if rank is None else "universal"
+    claim = {"host": host, "notion": str(notion), "targets": targets, "verdict": verdict or default, **more}
     if rank is not None:
         claim["rank"] = integer(rank)
     if free is not None:
         claim["free"] = free
-    return stating(kind, shape, m, claim, evidence, sidecars)
-
-
-def stating(
-    kind: str,
-    shape: Shape,
-    m: int,
-    claim: dict[str, Any],
-    evidence: dict[str, Any],
-    sidecars: dict[str, bytes] | None = None,
-) -> Certificate:
-    """A version 1 certificate with this claim, which need not be about universality."""
+    sidecars: dict[str, bytes] = {}
+    for name, value in evidence.items():
+        if isinstance(value, np.ndarray):
+            evidence[name], content = integer_array(value)
+            sidecars |= content
     document = {
         "format": FORMAT,
         "version": VERSION,
@@ -147,4 +161,4 @@ def stating(
         "claim": claim,
         "evidence": evidence,
     }
-    return Certificate(document, sidecars or {})
+    return Certificate(document, sidecars)

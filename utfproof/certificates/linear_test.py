@@ -12,26 +12,17 @@ from typing import Any
 
 import numpy as np
 
-from utfproof.certificates.examined import Examined, constructed, opened, settings_of
 from utfproof.certificates.format import Certificate, certificate
-from utfproof.constructions import construction
-from utfproof.errors import MalformedInput, NotDefined, Undecided
+from utfproof.certificates.hosts import Examined
+from utfproof.errors import Undecided
 from utfproof.exact import gfp
-from utfproof.ground.arrays import hstack, is_torch, require_device
+from utfproof.ground.arrays import hstack, is_torch
 from utfproof.ground.generator import integer_matrix
 from utfproof.ground.notions import Notion
-from utfproof.ground.resources import require_memory
-from utfproof.shapes import Shape, column_groups, linear_test_dimension, matching_dimension, positive_integer
-from utfproof.weights import HostFile
+from utfproof.shapes import Shape, column_groups, linear_test_dimension
 
 GAUGES = 3
 """Seeds of drawn gauges that are tried after the default one."""
-
-
-def require_linear_test(shape: Shape) -> None:
-    """NotDefined unless d_in = d_out <= d."""
-    if shape.d_in != shape.d_out or shape.head_dim < shape.d_in:
-        raise NotDefined(f"the linear test is for d_in = d_out <= head_dim, got {shape}, d_out = {shape.d_out}")
 
 
 def test_columns(shape: Shape) -> np.ndarray:
@@ -79,62 +70,35 @@ test_matrix.__test__ = False  # type: ignore[attr-defined]  # not a pytest test
 test_columns.__test__ = False  # type: ignore[attr-defined]  # not a pytest test
 
 
-def linear_test_certificate(name: str, shape: Shape, m: int | None = None, **options: Any) -> Certificate:
-    """Universality by attention-matching, for all untied targets, of `random` or `random-tied`; m defaults to the number of
-    columns, (d + d_in) S + d_in H^L without a residual stream. options: as for `certify`, without a notion.
+class ByLinearTest:
+    """Random hosts and stored ones, by attention-matching."""
 
-    Raises MalformedInput for other constructions, NotDefined unless d_in = d_out <= d, Undecided where the rank found is not
-    full (which proves nothing), ResourceLimit before allocating.
-    """
-    if not construction(name).is_random:
-        raise MalformedInput(f"the linear test is for random, random-tied and weights from a file, got {name!r}")
-    require_linear_test(shape)
-    m = linear_test_dimension(shape) if m is None else positive_integer("m", m)
-    settings = settings_of(options)
-    return linear_test(constructed(name, shape, m, settings=settings, **options))
+    def can(self, host: Examined) -> bool:
+        asked = host.notion is Notion.ATTENTION_MATCHING and host.source is not None
+        return asked and host.square and host.shape.head_dim >= host.shape.d_in
 
-
-def linear_test_weights(host: HostFile, **options: Any) -> Certificate:
-    """The same for a host given as a file, whose content the certificate is bound to. options: as for `certify_weights`."""
-    settings = settings_of(options)
-    examined = opened(host, Notion.ATTENTION_MATCHING, settings=settings, **options)
-    require_linear_test(examined.shape)
-    found = linear_test(examined)
-    examined.require_unchanged()
-    return found
-
-
-def linear_test(host: Examined) -> Certificate:
-    """The certificate of a dense host that passes, or Undecided."""
-    source, primes, max_memory = host.source, host.settings.primes, host.settings.max_memory
-    assert source is not None
-    shape, m = host.shape, host.m
-    columns, M = linear_test_dimension(shape), matching_dimension(shape)
-    if m < columns:
-        raise Undecided(
-            f"{source} has fewer rows than the linear test has columns, {columns}; this test decides nothing below that"
-        )
-    if source.device != "cpu":
-        require_device(source.device)
-    require_memory(8 * (3 * m * M + 4 * m * m), f"the linear test of {source}", max_memory)
-    tried = primes or (gfp.SMALL_PRIMES[0], *gfp.DEFAULT_PRIMES)
-    for p in tried:
-        matrix = source.r_all(p)
-        for seed in [None, *range(GAUGES)]:
-            gauges = None if seed is None else drawn_gauges(shape, source.tied, seed)
-            if gfp.rank(test_matrix(matrix, shape, p, gauges), p, overwrite=True) < columns:
-                continue
-            evidence = {"method": "recompute", "prime": p}
-            return certificate(
-                "linear-test",
-                shape,
-                m,
-                host.document,
-                evidence if gauges is None else evidence | {"gauges": gauges.tolist()},
-                rank=columns,
-                notion=Notion.ATTENTION_MATCHING,
+    def build(self, host: Examined) -> Certificate:
+        """The certificate of a host that passes. Undecided where the rank is not full, ResourceLimit before allocating."""
+        source, shape, m = host.source, host.shape, host.m
+        assert source is not None
+        columns = linear_test_dimension(shape)
+        if m < columns:
+            raise Undecided(
+                f"{source} has fewer rows than the linear test has columns, {columns}; this test decides nothing below that"
             )
-    raise Undecided(
-        f"{source} has no full column rank in the linear test, with the gauge [I 0] or {GAUGES} drawn ones, modulo "
-        f"{', '.join(map(str, tried))}; a deficient rank proves nothing about attention-matching"
-    )
+        source.require_room("the linear test of", 8 * (3 * m * host.M + 4 * m * m), host.max_memory)
+        tried = (gfp.SMALL_PRIMES[0], *gfp.DEFAULT_PRIMES)
+        for p in tried:
+            matrix = source.r_all(p)
+            for seed in [None, *range(GAUGES)]:
+                gauges = None if seed is None else drawn_gauges(shape, source.tied, seed)
+                if gfp.rank(test_matrix(matrix, shape, p, gauges), p, overwrite=True) == columns:
+                    evidence = {"method": "recompute", "prime": p}
+                    if gauges is not None:
+                        evidence["gauges"] = gauges.tolist()
+                    notion = Notion.ATTENTION_MATCHING
+                    return certificate("linear-test", shape, m, host.document, evidence, rank=columns, notion=notion)
+        raise Undecided(
+            f"{source} has no full column rank in the linear test, with the gauge [I 0] or {GAUGES} drawn ones, modulo "
+            f"{', '.join(map(str, tried))}; a deficient rank proves nothing about attention-matching"
+        )

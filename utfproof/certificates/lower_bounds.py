@@ -1,8 +1,5 @@
-"""Certificates of kind `lower-bound`: no host of dimension m or less is universal, or a given one is not.
-
-By the dimension arguments, by targets whose rows span too much, or by a vector that annihilates all word products of a given
-shared-attention host (docs/certificate-format.md section 10).
-"""
+"""Certificates of kind `lower-bound` beside the dimension bounds: by targets whose rows span too much, or by a vector that
+annihilates all word products of a given shared-attention host (docs/certificate-format.md sections 10.2 and 10.3)."""
 
 from __future__ import annotations
 
@@ -15,12 +12,11 @@ from utfproof.certificates.dimensions import (
     ALL_TIED,
     ALL_UNTIED,
     BOTH,
-    DIMENSION_ROWS,
     GENERIC_TIED,
     GENERIC_UNTIED,
-    no_tied_host,
+    require_every,
 )
-from utfproof.certificates.format import INLINE_LIMIT, Certificate, certificate, integer
+from utfproof.certificates.format import Certificate, certificate, integer, pairs
 from utfproof.constructions.random import integer_target
 from utfproof.errors import MalformedInput, ResourceLimit, Undecided
 from utfproof.exact import gfp, rational
@@ -35,77 +31,6 @@ TARGET_BOUND = 16
 """Drawn targets have weights in -16 ... 16: generic enough for spans, and short in a certificate."""
 NULL_ENTRIES = 10**6
 """Largest m^2 H^L whose null vector is computed over the rationals."""
-
-
-# --- dimension ---------------------------------------------------------------------------------------------
-
-
-def dimension_bound(
-    shape: Shape,
-    m: int,
-    *,
-    notion: Notion | str,
-    targets: str = ALL_UNTIED,
-    free: str | None = None,
-    every: str = "host",
-) -> tuple[int, int, str]:
-    """(a, b, what they are): no host of dimension m is universal if a < b. MalformedInput where no bound is proved."""
-    notion = Notion(notion)
-    require_words(shape)
-    found = None
-    for row in DIMENSION_ROWS:
-        if (row.notion, row.targets, row.free) != (notion, targets, free) or not row.applies(shape):
-            continue
-        if row.every == "tied host" and every != "tied host":
-            continue
-        have, needed = row.sides(shape, m)
-        if found is None or have < needed:
-            found = have, needed, row.what
-        if have < needed:
-            break
-    if notion is Notion.MATCHING and every == "tied host" and no_tied_host(shape, targets):
-        return 0, 1, "whatever m, equal and different columns"
-    if found is not None:
-        return found
-    said = f"{notion.value}, targets {targets!r}" + (f", free {free!r}" if free else "")
-    raise MalformedInput(f"no dimension bound is proved for {said} at {shape}, d_out = {shape.d_out}")
-
-
-def dimension_certificate(
-    shape: Shape,
-    m: int,
-    *,
-    notion: Notion = Notion.MATCHING,
-    targets: str = ALL_UNTIED,
-    free: str | None = None,
-    every: str = "host",
-) -> Certificate:
-    """No host (every="host" or "tied host") of embedding dimension m or less is universal, by the dimension argument.
-
-    free: "E" or "E and U" for shared attention. Raises Undecided where m is not below the bound, MalformedInput where no
-    bound is proved.
-    """
-    m = positive_integer("m", m)
-    _require_every(every)
-    have, needed, what = dimension_bound(shape, m, notion=notion, targets=targets, free=free, every=every)
-    if have >= needed:
-        raise Undecided(f"{what} are {have} and {needed} at {shape}: m = {m} is not below the bound, nothing follows")
-    return certificate(
-        "lower-bound",
-        shape,
-        m,
-        {"every": every},
-        {"method": "dimension"},
-        notion=Notion(notion),
-        targets=targets,
-        free=free,
-        universal=False,
-    )
-
-
-def _require_every(every: str) -> None:
-    if every not in ("host", "tied host"):
-        raise MalformedInput(f"every is 'host' or 'tied host', got {every!r}")
 
 
 # --- span --------------------------------------------------------------------------------------------------
@@ -240,7 +165,7 @@ def span_certificate(
     Raises Undecided where the rank found is not above, MalformedInput for targets of another shape, width or class.
     """
     m = positive_integer("m", m)
-    _require_every(every)
+    require_every(every)
     if notion is not Notion.MATCHING and not (generic and notion is Notion.SHARED_ATTENTION):
         raise MalformedInput("span certificates are for matching, and for shared attention with generic targets")
     most = m * m if free == BOTH else m
@@ -260,7 +185,6 @@ def span_certificate(
         notion=notion,
         targets=(GENERIC_TIED if tied else GENERIC_UNTIED) if generic else (ALL_TIED if tied else ALL_UNTIED),
         free=free,
-        universal=False,
     )
 
 
@@ -321,9 +245,7 @@ def null_vector_certificate(R_V: Any, shape: Shape, *, tied: bool) -> Certificat
     y = rational.kernel_vector(np.stack([product.reshape(-1) for product in products], axis=1))
     if y is None:
         raise Undecided(f"the {len(products)} products R_w are linearly independent at m = {m}: nothing follows")
-    pairs = [[i, integer(value)] for i, value in enumerate(y) if value]
-    if len(pairs) > INLINE_LIMIT:
-        raise ResourceLimit(f"the null vector has {len(pairs)} entries, a certificate holds at most {INLINE_LIMIT}")
+    evidence = pairs({i: value for i, value in enumerate(y) if value}, "the null vector")
     system = "looped-shared-attention-universal" if tied else "shared-attention-universal"
     host = {"R_V": [[[[integer(int(x)) for x in row] for row in v] for v in layer] for layer in grid], "system": system}
     return certificate(
@@ -331,11 +253,10 @@ def null_vector_certificate(R_V: Any, shape: Shape, *, tied: bool) -> Certificat
         shape,
         m,
         host,
-        {"method": "null-vector", "word": pairs[0][0], "y": pairs},
+        {"method": "null-vector", "word": evidence[0][0], "y": evidence},
         notion=Notion.SHARED_ATTENTION,
         targets=ALL_UNTIED,
-        free="E and U",
-        universal=False,
+        free=BOTH,
     )
 
 

@@ -1,17 +1,21 @@
-"""What a certificate is about, as a `Scope`, and in which way it settles it."""
+"""What a certificate is about, as a `Scope`, in which way it settles it, and what its evidence shows, in words."""
 
 from __future__ import annotations
 
 from typing import Any
 
+from utfproof.certificates.format import STANDARD, shape_of
 from utfproof.constructions import CONSTRUCTIONS
 from utfproof.ground.notions import Hosts, Notion, Scope, Targets
+from utfproof.shapes import column_at, matching_dimension
 
 _TIED = {entry.name for entry in CONSTRUCTIONS.values() if entry.tied}
 """Constructions that use the same matrices in every layer."""
 
 INEQUALITY = "dimension"
 """The method of certificates whose arithmetic is an inequality of a written proof (docs/certificate-format.md, section 10)."""
+MOST_NAMED = 3
+"""Columns of a kernel vector that a line names: kind, head word and coordinate."""
 
 
 def scope_of(document: dict[str, Any]) -> Scope:
@@ -37,3 +41,45 @@ def signature(document: dict[str, Any]) -> str:
     method = document["evidence"].get("method")
     parts = [document["kind"], *([method] if isinstance(method, str) else []), document["claim"]["verdict"]]
     return f"{', '.join(parts)} | {scope_of(document)}"
+
+
+def in_words(document: dict[str, Any]) -> str:
+    """The kind of a certificate about universality and what its evidence shows, in a line."""
+    kind, claim, evidence, shape = document["kind"], document["claim"], document["evidence"], shape_of(document)
+    method, rank, m = evidence.get("method"), claim.get("rank"), document["shape"]["m"]
+    how = f"modulo the prime {evidence.get('prime')}, to be recomputed"
+    if method == "witness":
+        how = f"modulo the prime {evidence['prime']}, with the inverse of a minor as witness"
+    said = {
+        "rank-permutation": "R_all is a permutation matrix (columns are different unit vectors)",
+        "rank-triangular": "R_all is triangular with unit diagonal, in the rows and order given",
+        "rank-modular": f"rank R_all = {rank} {how}",
+        "linear-test": f"the test matrix has full rank {rank} {how}",
+        "tied-kernel": f"rank R_all = {rank}, and W_all z = 0 for every tied target and each of "
+        f"{len(evidence.get('basis', ()))} vectors z that span its kernel",
+        "dimension": f"m = {m} is below the bound for every host",
+        "span": f"the targets listed span more dimensions than m = {m}",
+        "null-vector": "an integer vector annihilates the products R_w",
+        "tied-target": "R_all z = 0 but W_all z is not zero for a tied target and an integer vector z",
+        "kernel-vector": f"R_all z = 0 with {len(evidence.get('z', ()))} nonzero entries",
+    }
+    if kind == "rank-permutation" and shape.residual:
+        unlike = f"the {rank} columns of R_all for words without the stream's letter are different unit vectors"
+        return f"{kind}: {unlike}, and the others repeat them"
+    if kind == "identity":
+        return f"{kind}: {_identity(evidence['E'], claim['host']['construction'])}"
+    if kind == "rank-deficient" and method == "dimension":
+        return f"{kind}: m = {m} is below M = {matching_dimension(shape)}, the number of columns of R_all"
+    if method == "kernel-vector" and len(evidence["z"]) <= MOST_NAMED:
+        named = (column_at(shape, int(place)) for place, _ in evidence["z"])
+        columns = " and ".join(f"{c.kind}({', '.join(map(str, c.word))})[{c.coordinate}]" for c in named)
+        return f"{kind}: {said[method]} (columns {columns})"
+    return f"{kind}: {said[kind] if kind in said else said[method]}"
+
+
+def _identity(E: Any, name: str) -> str:
+    identity = CONSTRUCTIONS[name].identity if name in CONSTRUCTIONS else None
+    if identity is not None and identity.words is None:
+        return "E is a rational function of the target, and the equations hold at a target drawn modulo a random prime"
+    blocks = "the blocks of the standard E" if E == STANDARD else f"{len(E)} blocks"
+    return f"E is made of {blocks}, each a product of the target's own matrices"

@@ -13,9 +13,14 @@ from typing import Any
 
 import numpy as np
 
-from utfproof.certificates.dimensions import ALL_UNTIED, DIMENSION_ROWS, GENERIC_UNTIED, least_square_root
+from utfproof.certificates.dimensions import (
+    ALL_UNTIED,
+    DIMENSION_ROWS,
+    GENERIC_UNTIED,
+    dimension_certificate,
+    least_square_root,
+)
 from utfproof.certificates.identities import identity_certificate
-from utfproof.certificates.lower_bounds import dimension_certificate
 from utfproof.claims.claim import KNOWN, Agreed, Check, Figure, Instance, Run
 from utfproof.claims.decisions import decided, dense, rank_of_matrix
 from utfproof.claims.named import CONDITIONS, DIMENSIONS

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from utfproof.attention import RationalAttention
+from utfproof.certificates.dimensions import dimension_certificate
 from utfproof.certificates.format import Certificate, shape_of
-from utfproof.certificates.lower_bounds import dimension_certificate
 from utfproof.certificates.prover import certify
 from utfproof.claims import plain
 from utfproof.claims.claim import Agreed, Check, Figure, Instance, Run, agree

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from utfproof.certificates.sources import assemble
+from utfproof.certificates.hosts import assemble
 from utfproof.claims import plain
 from utfproof.claims.claim import Agreed, agree
 from utfproof.claims.decisions import dense, rank_modulo

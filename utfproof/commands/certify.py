@@ -102,15 +102,15 @@ def _meaning(notion: Notion, targets: str, free: str | None) -> str:
 
 
 def _evidence(found: certificates.Certificate) -> str:
-    from utfproof.certificates.evidence import of_construction
+    from utfproof.certificates.scope import in_words
     from utfproof.decision.counterexample import in_decimals, stored_integer
 
-    document, evidence = found.document, found.document["evidence"]
+    document, evidence, said = found.document, found.document["evidence"], in_words(found.document)
     if "distance_squared" not in evidence:
-        return of_construction(document)
+        return said
     numerator, denominator = (stored_integer(part) for part in evidence["distance_squared"])
     return (
-        f"{document['kind']}: R_all z = 0 with {len(evidence['z'])} nonzero entries; the "
+        f"{said}; the "
         f"{'target routed along the word' if document['shape'].get('residual') else 'isolating target'} of column "
         f"{evidence['column']} is missed by at least {in_decimals(Fraction(numerator, denominator), 6):.6f}"
     )

@@ -88,7 +88,7 @@ def enclose(
     files = []
     if output is not None:
         named = named_host(host, machine, seed, law or "uniform", dtype or "float64", max_memory)
-        made = enclosure_certificate(named, machine, one, E, X, kernel, result, name)
+        made = enclosure_certificate(named, machine, one, E, X, kernel, result)
         if bool(made.document["shape"].get("residual")) != machine.shape.residual:
             raise NotDefined(
                 f"a certificate of kind enclosure cannot say what stream there is at {machine.shape}; leave -o out"
@@ -100,7 +100,7 @@ def enclose(
 
 def named_host(argument: str, host: Universal, seed: int, law: str, dtype: str, limit: int | None) -> dict[str, Any]:
     """A certificate's `host` field for a HOST argument: a construction, or a file by the digest of its content."""
-    from utfproof.certificates.sources import host_document, require_rebuilt
+    from utfproof.certificates.hosts import host_document, require_rebuilt
     from utfproof.constructions import construction
     from utfproof.weights import read_tensors
 

@@ -15,15 +15,14 @@ from typing import Any
 
 import numpy as np
 
-from utfproof.certificates.residual import missed_distance, refuted_column
-from utfproof.certificates.sources import StoredWeights
-from utfproof.certificates.structure import find_relation
+from utfproof.certificates.hosts import StoredWeights
+from utfproof.certificates.kernel import find_relation, missed_distance, refuted_column
 from utfproof.decision.verdict import HostDecision
 from utfproof.errors import ResourceLimit
 from utfproof.exact import gfp
 from utfproof.ground.arrays import one_line
 from utfproof.ground.resources import require_memory
-from utfproof.matching import distance_bound, isolating_target, w_all
+from utfproof.matching import isolating_target, w_all
 from utfproof.shapes import Column, Shape, column_at
 from utfproof.systems import Target, TiedTarget
 from utfproof.weights import StoredHost
@@ -57,9 +56,7 @@ class Counterexample:
         stream.)"""
         if self.z is None:
             return None
-        if self.shape.residual:
-            return missed_distance(self.shape, self.column, self.z)
-        return distance_bound([self.z[self.column], *(v for i, v in self.z.items() if i != self.column)], 0)
+        return missed_distance(self.shape, self.column, self.z)
 
     @property
     def target(self) -> Target:
@@ -155,15 +152,10 @@ def counterexample(host: StoredHost, decision: HostDecision, *, max_memory: int 
             # independent modulo p: independent over the rationals, and E R_all = 0 there says E = 0
             return Counterexample(host.shape, min(set(range(host.M)) - set(profile.columns)))
     try:
-        relation = find_relation(source, source.r_all(p), p, max_memory=max_memory)
+        found = find_relation(source, source.r_all(p), p, max_memory=max_memory)
     except ResourceLimit:  # the verdict stands without a name for the target
-        relation = None
-    if relation is None:
         return None
-    if host.shape.residual:
-        return Counterexample(host.shape, refuted_column(host.shape, relation.z), relation.z)
-    best = max(relation.z, key=lambda c: (abs(relation.z[c]), -c))
-    return Counterexample(host.shape, best, relation.z)
+    return None if found is None else Counterexample(host.shape, refuted_column(host.shape, found), found)
 
 
 def stored_integer(number: int | str) -> int:

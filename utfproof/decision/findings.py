@@ -6,8 +6,8 @@ from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Any
 
-from utfproof.certificates.evidence import of_weights
 from utfproof.certificates.format import Certificate
+from utfproof.certificates.scope import in_words
 from utfproof.decision.counterexample import (
     Counterexample,
     TiedCounterexample,
@@ -20,9 +20,6 @@ from utfproof.ground.notions import Extent, Notion, Tying
 from utfproof.ground.results import Result
 from utfproof.systems import Target
 from utfproof.weights import StoredHost
-
-SELF_EVIDENT = ("recompute", "witness", "dimension")
-"""Methods of evidence whose line says all that the prover's reason does."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -153,8 +150,7 @@ def why(found: Findings) -> str:
     decision = found.decision
     if decision.certificate is None:
         return decision.reason
-    said = "" if decision.certificate.document["evidence"].get("method") in SELF_EVIDENT else decision.reason
-    return "; ".join(part for part in (of_weights(decision.certificate.document), said) if part)
+    return "; ".join(part for part in (in_words(decision.certificate.document), decision.reason) if part)
 
 
 def counterexample_lines(found: Findings) -> list[str]:

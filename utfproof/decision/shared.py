@@ -12,8 +12,9 @@ from pathlib import Path
 
 import numpy as np
 
+from utfproof.certificates.dimensions import dimension_certificate
 from utfproof.certificates.format import Certificate
-from utfproof.certificates.lower_bounds import dimension_certificate, null_vector_certificate
+from utfproof.certificates.lower_bounds import null_vector_certificate
 from utfproof.errors import NotDefined, ResourceLimit, Undecided
 from utfproof.ground.arrays import exact, one_line
 from utfproof.ground.notions import Notion

@@ -7,8 +7,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from utfproof.certificates.format import Certificate, shape_of
-from utfproof.certificates.linear_test import linear_test_weights
-from utfproof.certificates.prover import certify, decide_weights
+from utfproof.certificates.prover import certify, certify_weights
 from utfproof.certificates.scope import scope_of
 from utfproof.constructions import CONSTRUCTIONS
 from utfproof.errors import NotDefined, Undecided
@@ -78,11 +77,10 @@ def decision_of(certificate: Certificate, question: Scope, reason: str = "") -> 
     return HostDecision(replace(question, targets=about.targets), verdict, certificate, reason)
 
 
-def _decided(question: Scope, prove: Callable[[], tuple[Certificate, str]]) -> HostDecision:
+def _decided(question: Scope, prove: Callable[[], Certificate]) -> HostDecision:
     """The decision by what `prove` returns, UNDECIDED with the reason where it raises Undecided."""
     try:
-        certificate, reason = prove()
-        return decision_of(certificate, question, reason)
+        return decision_of(prove(), question)
     except Undecided as error:
         return HostDecision(question, HostVerdict.UNDECIDED, None, str(error))
 
@@ -95,19 +93,16 @@ def decide_matching(
     Raises MalformedInput for weights that are not finite, ResourceLimit before allocating.
     """
 
-    def prove() -> tuple[Certificate, str]:
-        found = decide_weights(host, witness=witness, device=device, max_memory=max_memory)
-        return found.certificate, found.reason
-
-    return _decided(asked(Notion.MATCHING, host), prove)
+    return _decided(
+        asked(Notion.MATCHING, host),
+        lambda: certify_weights(host, witness=witness, device=device, max_memory=max_memory),
+    )
 
 
 def decide_tied_targets(host: StoredHost, *, max_memory: int | None = None) -> HostDecision:
     """Universality by matching, for all tied targets. Raises as `decide_matching` does."""
-    from utfproof.certificates.tied import certify_tied_weights
-
     question = asked(Notion.MATCHING, host, Tying.TIED)
-    return _decided(question, lambda: (certify_tied_weights(host, max_memory=max_memory), ""))
+    return _decided(question, lambda: certify_weights(host, tied_targets=True, max_memory=max_memory))
 
 
 def decide_attention_matching(
@@ -121,7 +116,8 @@ def decide_attention_matching(
     """
     question = asked(Notion.ATTENTION_MATCHING, host)
     try:
-        return decision_of(linear_test_weights(host, device=device, max_memory=max_memory), question)
+        found = certify_weights(host, notion=Notion.ATTENTION_MATCHING, device=device, max_memory=max_memory)
+        return decision_of(found, question)
     except (Undecided, NotDefined) as error:
         untested = str(error)
     named = _by_identity(host, max_memory)

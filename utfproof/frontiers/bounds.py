@@ -7,11 +7,17 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from utfproof.certificates.dimensions import DIMENSION_ROWS, DimensionRow, least_square_root
-from utfproof.certificates.format import ROWS_WRITTEN_OUT, WRITTEN_OUT, Certificate
-from utfproof.certificates.identities import IDENTITIES, MOST_MOVES, identity_certificate
-from utfproof.certificates.linear_test import linear_test_certificate
-from utfproof.certificates.lower_bounds import dimension_certificate, span_certificate, span_columns, span_dimension
+from utfproof.certificates.dimensions import DIMENSION_ROWS, DimensionRow, dimension_certificate, least_square_root
+from utfproof.certificates.format import ROWS_WRITTEN_OUT, Certificate
+from utfproof.certificates.identities import (
+    IDENTITIES,
+    MOST_MOVES,
+    MOVES_PER_NUMBER,
+    identity_certificate,
+    identity_size,
+    require_identity,
+)
+from utfproof.certificates.lower_bounds import span_certificate, span_columns, span_dimension
 from utfproof.certificates.prover import certify
 from utfproof.certificates.scope import scope_of
 from utfproof.constructions import construction, pairs
@@ -24,10 +30,6 @@ from utfproof.shapes import Shape, linear_test_dimension, matching_dimension
 LOWER, UPPER, IMPOSSIBLE = "lower", "upper", "impossible"
 MOST_LETTERS = 8_000_000
 """Letters of an identity that fit in the largest file the checker reads (64 MiB)."""
-MOVES_PER_NUMBER = 5
-"""Where a standard form is named, so many moves (columns of a permutation) count as one number that is written out."""
-NANOSECONDS_PER_NUMBER = 15_000
-"""What five moves take."""
 CERTIFIED, PROVED = "certificate", "proof"
 ALL_TARGETS = "docs/proofs/all-targets.md"
 
@@ -132,32 +134,26 @@ def _spanned(notion: Notion, free: str | None) -> Bound:
 
 def identity_bound(name: str, question: Question, place: str, *, label: str = "", residual: bool = False) -> Bound:
     """A construction with an identity certificate."""
-    kind = IDENTITIES[name]
+    entry, identity = IDENTITIES[name], IDENTITIES[name].identity
+    assert identity is not None
 
     def applies(shape: Shape) -> bool:
         try:
-            kind.defined(shape)
+            require_identity(name, shape)
         except NotDefined:
             return False
         return True
-
-    def size(shape: Shape) -> int:
-        if kind.words is None:
-            return kind.work(shape) // NANOSECONDS_PER_NUMBER
-        if kind.moves is not None and kind.is_standard(shape):
-            return max(WRITTEN_OUT, kind.moves(shape) // MOVES_PER_NUMBER)
-        return kind.numbers(shape)
 
     return Bound(
         label or name,
         UPPER,
         question,
-        kind.least_m,
+        entry.least_m,
         applies,
         place,
         lambda shape, value: identity_certificate(name, shape, value, tied_targets=question.targets == TIED),
-        size,
-        most=MOST_LETTERS if kind.words is not None and kind.moves is None else MOST_MOVES // MOVES_PER_NUMBER,
+        lambda shape: identity_size(name, shape),
+        most=MOST_LETTERS if identity.words is not None and identity.moves is None else MOST_MOVES // MOVES_PER_NUMBER,
         residual=residual,
     )
 
@@ -210,7 +206,7 @@ def _uppers() -> Iterator[Bound]:
     yield Bound(
         "linear test", UPPER, Question(logits, host=TIED), linear_test_dimension,
         lambda shape: _square(shape) and shape.head_dim > shape.d_in, f"{form} §8",
-        lambda shape, value: linear_test_certificate("random-tied", shape, value),
+        lambda shape, value: certify("random-tied", shape, value, notion=logits),
         lambda shape: linear_test_dimension(shape) ** 3 // 64,
     )  # fmt: skip
     yield identity_bound("register", Question(shared, E, host=TIED), page)

@@ -10,8 +10,13 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from math import comb
 
-from utfproof.certificates.dimensions import DIMENSION_ROWS, GENERIC_UNTIED, least_square_root, no_tied_host
-from utfproof.certificates.lower_bounds import dimension_certificate
+from utfproof.certificates.dimensions import (
+    DIMENSION_ROWS,
+    GENERIC_UNTIED,
+    dimension_certificate,
+    least_square_root,
+    no_tied_host,
+)
 from utfproof.certificates.prover import certify
 from utfproof.frontiers.bounds import CERTIFIED, IMPOSSIBLE, LOWER, PROVED, UPPER, Bound, from_row, identity_bound
 from utfproof.frontiers.questions import ALL, ALMOST_ALL, ANY, BOTH, TIED, UNTIED, E, Question

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from utfproof.certificates.lower_bounds import dimension_certificate
+from utfproof.certificates.dimensions import dimension_certificate
 from utfproof.claims import plain
 from utfproof.claims.bounds import served
 from utfproof.claims.checks.appendix_universal import selector

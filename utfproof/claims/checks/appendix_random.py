@@ -7,7 +7,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from utfproof.certificates.lower_bounds import dimension_certificate
+from utfproof.certificates.dimensions import dimension_certificate
 from utfproof.claims import plain
 from utfproof.claims.claim import BESIDE, REPAIR, Figure, Instance, Run, agree, check, each, label
 from utfproof.claims.decisions import decided, dense, matched, rank_of

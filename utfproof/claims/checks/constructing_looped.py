@@ -15,8 +15,9 @@ from typing import Any
 import numpy as np
 
 from utfproof.certificates.dimensions import ALL_UNTIED, GENERIC_UNTIED
-from utfproof.certificates.linear_test import linear_test_certificate, test_columns
-from utfproof.certificates.sources import RandomDraw
+from utfproof.certificates.hosts import RandomDraw
+from utfproof.certificates.linear_test import test_columns
+from utfproof.certificates.prover import certify
 from utfproof.claims import plain
 from utfproof.claims.bounds import below, served
 from utfproof.claims.claim import KNOWN, Agreed, Figure, Instance, Run, agree, check, each
@@ -177,7 +178,7 @@ def random_linear(run: Run) -> Iterator[Instance | Figure]:
     the table shape."""
     for shape in run.shapes(in_case(WIDE, random_case)):
         m = paper_looped_dimension(shape)
-        found = linear_test_certificate("random-tied", shape, m)
+        found = certify("random-tied", shape, m, notion=Notion.ATTENTION_MATCHING)
         yield Instance(shape, found.universal, f"{linear_test_dimension(shape)} columns", found, m=m)
     table, p = Shape(4, 2, 24, 4), gfp.DEFAULT_PRIMES[0]
     m = linear_test_dimension(table)

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from utfproof.certificates.prover import certify
 from utfproof.claims import plain
 from utfproof.claims.claim import Figure, Instance, Run, agree, check, label
 from utfproof.claims.decisions import ExactKernel, exact_emulation, figures, rank_of_matrix, small_input
@@ -14,6 +15,7 @@ from utfproof.claims.small_models import LOGIT_MAPS, array
 from utfproof.constructions import build_host
 from utfproof.constructions.random import integer_target
 from utfproof.errors import SingularTarget
+from utfproof.ground.notions import Notion
 from utfproof.matching import embed
 from utfproof.shapes import (
     EffectiveHeadDimensionWarning,
@@ -130,13 +132,11 @@ def effective_head_dimension(run: Run) -> Iterator[Instance | Figure]:
 @check("new:linear-test")
 def linear_test(run: Run) -> Iterator[Instance | Figure]:
     """Linear-test certificates of random hosts, tied and untied."""
-    from utfproof.certificates.linear_test import linear_test_certificate
-
     for shape in run.shapes(_wide, anchors=[(1, 1, 1, 1), (2, 1, 3, 1), (2, 2, 2, 1)], largest=60):
         m = linear_test_dimension(shape)
         counted = (shape.head_dim + shape.d_in) * shape.word_count + shape.d_in * shape.leaves
         for name in ("random", "random-tied"):
-            found = linear_test_certificate(name, shape, m)
+            found = certify(name, shape, m, notion=Notion.ATTENTION_MATCHING)
             below = m < matching_dimension(shape) or shape.head_dim == shape.d_in
             holds = found.universal and below and int(found.document["claim"]["rank"]) == counted == m
             yield Instance(shape, holds, f"{name}, rank {m}, M = {matching_dimension(shape)}", found, m=m)

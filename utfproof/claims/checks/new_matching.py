@@ -11,7 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from utfproof.certificates.lower_bounds import dimension_certificate, span_dimension
+from utfproof.certificates.dimensions import dimension_certificate
+from utfproof.certificates.lower_bounds import span_dimension
 from utfproof.claims import plain
 from utfproof.claims.bounds import served
 from utfproof.claims.claim import Figure, Instance, Run, agree, check, label

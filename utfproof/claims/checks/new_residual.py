@@ -10,8 +10,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from utfproof.certificates.dimensions import ALL_TIED, ALL_UNTIED, GENERIC_UNTIED
-from utfproof.certificates.lower_bounds import dimension_certificate, span_certificate
+from utfproof.certificates.dimensions import ALL_TIED, ALL_UNTIED, GENERIC_UNTIED, dimension_certificate
+from utfproof.certificates.lower_bounds import span_certificate
 from utfproof.claims import plain
 from utfproof.claims.bounds import below
 from utfproof.claims.claim import Figure, Instance, Run, agree, check, label

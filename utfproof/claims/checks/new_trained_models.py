@@ -8,7 +8,7 @@ from fractions import Fraction
 from typing import Any
 
 from utfproof.attention import RationalAttention
-from utfproof.certificates.lower_bounds import dimension_certificate
+from utfproof.certificates.dimensions import dimension_certificate
 from utfproof.claims import plain
 from utfproof.claims.claim import Figure, Instance, Run, agree, check
 from utfproof.claims.decisions import carries, rank_of_matrix

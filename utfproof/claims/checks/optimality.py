@@ -7,9 +7,8 @@ from dataclasses import replace
 from math import isqrt
 
 from utfproof.attention import GivenAttention
-from utfproof.certificates.dimensions import ALL_UNTIED, least_square_root, logit_form_dimension
+from utfproof.certificates.dimensions import ALL_UNTIED, dimension_certificate, least_square_root, logit_form_dimension
 from utfproof.certificates.identities import identity_certificate
-from utfproof.certificates.lower_bounds import dimension_certificate
 from utfproof.claims import plain
 from utfproof.claims.bounds import attention_matching_bound, below, below_root, generic_form_rank, served
 from utfproof.claims.claim import Figure, Instance, Run, agree, check, each, label

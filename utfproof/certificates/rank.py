@@ -1,0 +1,240 @@
+"""Is R_all of full rank? The kinds of certificates about universality by matching, for all untied targets.
+
+Hosts of zeros and ones are decided on index maps in time linear in m; dense hosts by the rank of R_all modulo a prime;
+whatever is deficient by m < M or by an exact kernel vector of R_all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import islice
+from typing import Any
+
+import numpy as np
+
+from utfproof.certificates.format import ROWS_WRITTEN_OUT, STANDARD, Certificate, certificate, integer, pairs
+from utfproof.certificates.hosts import DenseSource, Examined
+from utfproof.certificates.kernel import Vector, equal_columns, find_relation, missed_distance, refuted_column
+from utfproof.constructions import CONSTRUCTIONS, build_host
+from utfproof.errors import NotDefined, Undecided
+from utfproof.exact import gfp, lifting
+from utfproof.ground.arrays import to_numpy
+from utfproof.ground.notions import Notion
+from utfproof.ground.resources import require_memory
+from utfproof.ground.selection import SelectionMatrix
+from utfproof.matching import r_all
+from utfproof.shapes import Column, Shape, column_index, head_words
+
+WITNESS_PRIMES = (65521, 65519, 65497)
+"""The three largest primes below 2^16, for witnesses where small primes fail: 2 bytes an entry."""
+SEARCH_FROM = 2**15
+"""Primes above this are large enough to name the columns of an exact relation."""
+MORE_PRIMES = 8
+"""How many primes are tried beyond the usual ones, before a rank that is deficient modulo each of them stays undecided."""
+
+
+def asks_for_rank(host: Examined) -> bool:
+    """Whether the question is about the rank of R_all of a host that the kinds of certificates name."""
+    return host.notion is Notion.MATCHING and not host.tied_targets and (host.entry is None or host.entry.rebuilt)
+
+
+class ByEqualColumns:
+    """No tied host with a residual stream matches all untied targets for L >= 2, whatever its weights."""
+
+    def can(self, host: Examined) -> bool:
+        """Constructions made for tied targets are asked about these."""
+        streaming = host.tied and host.shape.residual and host.shape.layers > 1
+        return asks_for_rank(host) and streaming and not (host.entry and host.entry.permutation)
+
+    def build(self, host: Examined) -> Certificate:
+        return deficient(host, tied_stream_relation(host.shape))
+
+
+class ByDimension:
+    """Below M, the number of columns, the rank cannot be M."""
+
+    def can(self, host: Examined) -> bool:
+        return asks_for_rank(host) and host.m < host.M and not (host.entry and host.entry.permutation)
+
+    def build(self, host: Examined) -> Certificate:
+        return certificate("rank-deficient", host.shape, host.m, host.document, {"method": "dimension"})
+
+
+class ByElimination:
+    """The rank of R_all modulo a prime, or an exact kernel vector: random hosts, and weights from a file."""
+
+    def can(self, host: Examined) -> bool:
+        return asks_for_rank(host) and host.source is not None
+
+    def build(self, host: Examined) -> Certificate:
+        assert host.source is not None
+        return eliminated(host, host.source)
+
+
+class ByIndexMap:
+    """Constructions of zeros and ones: a permutation, a triangular matrix, or a kernel vector."""
+
+    def can(self, host: Examined) -> bool:
+        return asks_for_rank(host)
+
+    def build(self, host: Examined) -> Certificate:
+        return of_index_map(host)
+
+
+# --- {0,1} hosts -------------------------------------------------------------------------------------------
+
+
+def of_index_map(host: Examined) -> Certificate:
+    """A permutation, a triangular matrix or two equal columns. Undecided where R_all is none of that.
+
+    With a residual stream R_all of `sparse` is unimodular and not a permutation. `tied`, which cannot tell (0, h) from (h, 0),
+    is then about tied targets, which cannot either: only words without the letter 0 are looked at.
+    """
+    entry, shape, m = host.construction, host.shape, host.m
+    if entry.permutation and not shape.residual and host.M > ROWS_WRITTEN_OUT:  # the checker derives the rows
+        needed = 600 * shape.heads**shape.layers + 5 * host.M
+        require_memory(needed, f"checking {host.name} at {shape}", host.max_memory)
+        return certificate("rank-permutation", shape, m, host.document, {"rows": STANDARD}, rank=host.M)
+    matrix = r_all(build_host(entry.name, shape, m, max_memory=host.max_memory))
+    assert isinstance(matrix, SelectionMatrix)
+    kind, targets = "rank-permutation", "all untied" if entry.serves_untied(shape) else "all tied"
+    if not entry.permutation or not shape.residual:
+        rows = matrix.unit_rows()
+    elif entry.tied:
+        rows = _reduced_rows(shape, matrix)
+    else:
+        kind, rows = "rank-triangular", _pivots(matrix)
+    if rows is None:
+        z = equal_columns(matrix)
+        if z is None:
+            raise Undecided(f"R_all of {entry.name} at {shape}, m = {m}, is no permutation, and its columns differ")
+        return deficient(host, z)
+    if not entry.permutation:
+        known = ", ".join(other.name for other in CONSTRUCTIONS.values() if other.permutation)
+        raise Undecided(
+            f"{entry.name} at {shape}, m = {m}: R_all is a permutation, so it is universal by matching here, but the "
+            f"certificate kind that says so is specified for {known} only"
+        )
+    return certificate(kind, shape, m, host.document, {"rows": rows}, rank=len(rows), targets=targets)
+
+
+def _pivots(matrix: SelectionMatrix) -> np.ndarray:
+    """For each column the row in which it is the last column with a 1: so the chosen rows are triangular."""
+    ones, columns = matrix.coordinates()
+    last = np.full(matrix.shape[0], -1, dtype=np.int64)
+    np.maximum.at(last, ones, columns)
+    own = last[ones] == columns
+    pivots = np.full(matrix.shape[1], -1, dtype=np.int64)
+    pivots[columns[own]] = ones[own]
+    assert int(own.sum()) == matrix.shape[1]
+    assert bool((pivots >= 0).all())
+    return pivots
+
+
+def reduced_columns(shape: Shape) -> list[int]:
+    """The columns of R_all that can differ for tied hosts with a residual stream, in the order of the certificate format:
+    those of words without the letter 0, for outputs of 0 ... L letters (followed by zeros in R_all)."""
+    places = []
+    for kind in ("Q", "K"):
+        for length in range(1, shape.layers + 1):
+            for word in head_words(shape.heads, length):
+                letters = tuple(h + 1 for h in word)
+                places += [column_index(shape, Column(kind, letters, j)) for j in range(shape.head_dim)]
+    for length in range(shape.layers + 1):
+        for word in head_words(shape.heads, length):
+            letters = tuple(h + 1 for h in word) + (0,) * (shape.layers - length)
+            places += [column_index(shape, Column("OV", letters, j)) for j in range(shape.d_out)]
+    return places
+
+
+def _reduced_rows(shape: Shape, matrix: SelectionMatrix) -> np.ndarray:
+    """The row of the one 1 in each of the reduced columns."""
+    ones, columns = matrix.coordinates()
+    count = np.bincount(columns, minlength=matrix.shape[1])
+    row = np.zeros(matrix.shape[1], dtype=np.int64)
+    row[columns] = ones
+    places = np.array(reduced_columns(shape))
+    assert bool((count[places] == 1).all())
+    assert len(set(row[places].tolist())) == len(places)
+    return np.asarray(row[places])
+
+
+# --- a kernel vector ---------------------------------------------------------------------------------------
+
+
+def deficient(host: Examined, z: Vector) -> Certificate:
+    """The refutation that R_all z = 0 gives: a target that every E misses by a known distance."""
+    column = refuted_column(host.shape, z)
+    distance = missed_distance(host.shape, column, z)
+    evidence = {
+        "method": "kernel-vector",
+        "column": integer(column),
+        "distance_squared": [integer(distance.numerator), integer(distance.denominator)],
+        "z": pairs(z, f"a kernel vector of {host.name}"),
+    }
+    return certificate("rank-deficient", host.shape, host.m, host.document, evidence)
+
+
+def tied_stream_relation(shape: Shape) -> Vector:
+    """z with R_all z = 0 for every tied host with a residual stream, L >= 2: the first columns of the words (0, ..., 0, 1) and
+    (1, 0, ..., 0) are equal. The target routed along the first, and that alone, is missed. NotDefined elsewhere."""
+    if not shape.residual or shape.layers < 2:
+        raise NotDefined(f"tied hosts lose words with a residual stream and L >= 2, got {shape}")
+    zeros = (0,) * (shape.layers - 1)
+    first, second = (column_index(shape, Column("OV", word, 0)) for word in ((*zeros, 1), (1, *zeros)))
+    return {first: 1, second: -1}
+
+
+# --- dense hosts -------------------------------------------------------------------------------------------
+
+
+def eliminated(host: Examined, source: DenseSource) -> Certificate:
+    """Full rank modulo a prime, or an exact kernel vector that elimination modulo a large prime leads to. Undecided where each
+    prime misleads, ResourceLimit before allocating."""
+    shape, m, M, witness, max_memory = host.shape, host.m, host.M, host.witness, host.max_memory
+    # a witness: R_all is eliminated in place, beside the inverse and, where rows are chosen, a copy of them
+    more = 8 * ((2 + (m > M)) * m * M + min(2 * m * M, 2**22) + 1000 * M) if witness else 0
+    source.require_room("rank of", more, max_memory)
+    tried, deficit = 0, False
+    for p in _primes(gfp.SMALL_PRIMES + (WITNESS_PRIMES if witness else gfp.DEFAULT_PRIMES)):
+        if deficit and p in gfp.SMALL_PRIMES:
+            continue
+        tried += 1
+        rank, evidence = _witness(source.r_all(p), p) if witness else _recomputed(source.r_all(p), p)
+        if rank == M:
+            return certificate("rank-modular", shape, m, host.document, evidence, rank=M)
+        deficit = rank < M - 1  # a random matrix loses two from its rank modulo p with probability about p^-4
+        if p > SEARCH_FROM:  # a small prime misleads too often to look for integers behind it
+            require_memory(8 * (6 * m * M + 4 * m * m), f"kernel of {source}", max_memory)
+            z = find_relation(source, source.r_all(p), p, max_memory=max_memory)
+            if z is not None:
+                return deficient(host, z)
+    raise Undecided(
+        f"{source} is rank-deficient modulo {tried} primes, which proves nothing, and no kernel vector was found"
+    )
+
+
+def _primes(usual: tuple[int, ...]) -> Iterator[int]:
+    """The usual ones, then a few more of the kind."""
+    yield from usual
+    top = min(p for p in usual if p > SEARCH_FROM)
+    yield from islice(lifting.primes_below(top), MORE_PRIMES)
+
+
+def _recomputed(matrix: Any, p: int) -> tuple[int, dict[str, Any]]:
+    """The rank of R_all modulo p, and the evidence where it is M."""
+    return gfp.rank(matrix, p, overwrite=True), {"method": "recompute", "prime": p}
+
+
+def _witness(matrix: Any, p: int) -> tuple[int, dict[str, Any]]:
+    """M, and an inverse of M rows of R_all [m, M] modulo p; or a number below M, which the rank modulo p is at least."""
+    m, M = matrix.shape
+    rows = list(range(M)) if m == M else gfp.rank_profile(matrix, p).rows
+    inverse = gfp.inverse(matrix if m == M else matrix[rows], p, overwrite=True) if len(rows) == M else None
+    del matrix
+    if inverse is None:
+        return min(len(rows), M - 1), {}
+    values = np.empty(M * M, dtype="uint8" if p < 2**8 else "uint16" if p < 2**16 else "uint32")
+    for row, line in enumerate(to_numpy(inverse)):
+        values[row * M : (row + 1) * M] = line + p * (line < 0)
+    return M, {"inverse": values, "method": "witness", "prime": p, "rows": np.array(rows)}
