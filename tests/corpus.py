@@ -10,7 +10,6 @@ import functools
 import json
 import random
 from collections.abc import Iterator
-from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -68,18 +67,16 @@ def document(kind, host, dims, m, evidence, *, rank=None, notion="matching", tar
     claim |= {"verdict": "universal" if universal else "not universal"}
     claim |= ({} if rank is None else {"rank": written(rank)}) | ({} if free is None else {"free": free})
     shape = {field: written(value) for field, value in zip(FIELDS, (*dims, m), strict=True)}
-    named = {"format": "utfproof-certificate", "version": 1, "kind": kind}
+    named = {"format": "utfproof-certificate", "version": 2, "kind": kind}
     return {**named, "shape": shape, "claim": claim, "evidence": evidence}
 
 
 def kernel_evidence(z: dict[int, int]) -> dict[str, Any]:
     """z as {position: value}; the isolated column is the largest entry's."""
     column = max(z, key=lambda i: (abs(z[i]), -i))
-    distance = Fraction(z[column] ** 2, sum(v * v for v in z.values()))
     return {
         "method": "kernel-vector",
         "column": written(column),
-        "distance_squared": [written(distance.numerator), written(distance.denominator)],
         "z": [[written(i), written(z[i])] for i in sorted(z)],
     }
 

@@ -122,7 +122,7 @@ def _holds(document):
     form, version, kind, shape, claim, evidence = fields(
         document, "format", "version", "kind", "shape", "claim", "evidence"
     )
-    demand(form == "utfproof-certificate" and type(version) is int and version == 1)
+    demand(form == "utfproof-certificate" and type(version) is int and version == 2)
     if kind != "lower-bound":
         raise TooLarge  # left to the verified checker and the prover
     demand(type(claim) is dict and claim.get("verdict") in ("universal", "not universal"))

@@ -1,4 +1,4 @@
-"""Errors of the identity at a random point (sections 9 and 9.2 of the format): degrees are measured, and a false identity that
+"""Errors of the identity at a random point (section 9 of the format): degrees are measured, and a false identity that
 passes as often as its degree allows does not pass more often."""
 
 import random
@@ -62,6 +62,8 @@ def degree_along(values):
 
 
 HOSTS = {
+    "queries shared": (checker.SharedQuery, shape(2, 2, 2, 2)),
+    "keys shared": (checker.SharedKey, shape(2, 2, 2, 2)),
     "groups": (checker.SharedQueryGroups, shape(2, 2, 1, 2)),
     "groups shorter than the input": (checker.SharedQueryGroups, shape(2, 2, 1, 3)),
     "stream, keys shared": (checker.ResidualKey, shape(2, 2, 1, 1, residual=True)),
@@ -81,9 +83,9 @@ def test_degrees_of_rational_embeddings_are_within_what_the_page_says(name, monk
         def drawn(_, rows, columns, t=t, entries=entries):
             return [[(a + t * b) % Q for a, b in (next(entries) for _ in range(columns))] for _ in range(rows)]
 
-        monkeypatch.setattr(checker.FactorPoint, "random", drawn)
-        found = kind(s).embed(checker.FactorPoint(claim, Q))
-        table.append([rows[0][0] for _, rows in sorted(found.items(), key=str)])
+        monkeypatch.setattr(checker, "random_matrix", drawn)
+        found = kind(s).embed(checker.Point(claim, Q), [1] + [0] * (s.d_in - 1))
+        table.append([row[0] for _, row in sorted(found.items(), key=str)])
     degrees = [degree_along(values) for values in list(zip(*table, strict=True))[:: max(1, len(table[0]) // 4)]]
     bound = 64 * (s.d_in + 1) * (s.head_dim + 1) * (s.layers + 1)
     assert 0 < max(degrees) < points - 2  # so they were determined
@@ -100,10 +102,12 @@ def test_a_false_identity_passes_as_often_as_its_degree_allows(monkeypatch):
     monkeypatch.setattr(checker, "random_prime", lambda: q)
     source = random.Random(3)
     monkeypatch.setattr(checker.secrets, "randbelow", source.randrange)
-    evidence = {"E": [[0, ["M1.0"] * power]]}
-    document = corpus.document(
-        "identity", "register", (1, 1, 1, 1, 1), 1, evidence, notion="shared attention", free="E"
-    )
+
+    def powers(self, point, x):
+        return {("R", (0,)): [x[0] * pow(point.values[0][0][0][0], power, q) % q]}
+
+    monkeypatch.setattr(checker.Register, "embed", powers)
+    document = corpus.document("identity", "register", (1, 1, 1, 1, 1), 1, {}, notion="shared attention", free="E")
     raw, limits = corpus.canonical(document), checker.Options()
     for _ in range(trials):
         with suppress(checker.Stop):

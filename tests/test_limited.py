@@ -20,8 +20,8 @@ def counting(heads, m):
     """288 bytes that make the checker follow C(H + 1, 2) tuples of counts."""
     shape = {"heads": heads, "layers": 2, "head_dim": 1, "d_in": 1, "d_out": 1, "m": m}
     claim = {"free": "E", "host": {"construction": "counting"}, "notion": "shared attention", "targets": "all tied"}
-    evidence = {"E": []}
-    named = {"format": "utfproof-certificate", "kind": "identity", "version": 1}
+    evidence = {}
+    named = {"format": "utfproof-certificate", "kind": "identity", "version": 2}
     return {**named, "shape": shape, "claim": claim | {"verdict": "universal"}, "evidence": evidence}
 
 

@@ -1,14 +1,16 @@
 """Certificates of lower bounds, and the linear test."""
 
+import copy
 from pathlib import Path
 
 import numpy as np
 import pytest
 from naive import words
-from test_identities import edited, verdict
+from test_identities import verdict
 
 from utfproof.attention import RationalAttention
 from utfproof.certificates.dimensions import DIMENSION_ROWS, dimension_bound, dimension_certificate
+from utfproof.certificates.format import Certificate
 from utfproof.certificates.linear_test import test_columns
 from utfproof.certificates.lower_bounds import (
     null_vector_certificate,
@@ -42,6 +44,12 @@ LOWER = [
     ("functional", "all untied", None, (3, 1, 2, 2), 12),
 ]
 """notion, targets, free, shape, least m that is not below the bound."""
+
+
+def edited(certificate, edit):
+    document = copy.deepcopy(certificate.document)
+    edit(document)
+    return Certificate(document)
 
 
 # --- lower bounds ------------------------------------------------------------------------------------------

@@ -1,8 +1,6 @@
-"""Tied targets decided with certificates, gauges of the linear test, and the second judge as a program of its own."""
+"""Tied targets decided with certificates, and the second judge as a program of its own."""
 
 import ast
-import dataclasses
-import json
 import random
 import subprocess
 import sys
@@ -157,30 +155,6 @@ def test_kernel_basis():
         assert len(basis) == columns - rational.rank(matrix)
         assert not any(matrix.dot(np.array(z, dtype=object)).any() for z in basis)
         assert not basis or rational.rank(np.array(basis, dtype=object)) == len(basis)
-
-
-# --- gauges ----------------------------------------------------------------------------------------------------------------
-
-
-def test_the_prover_finds_a_gauge_where_the_default_one_fails(tmp_path):
-    shape, path = Shape(2, 1, 2, 1), tmp_path / "host.safetensors"
-    host = build_host("random", shape, 8, law="signs")
-    write_host(path, host)
-    found = certify_weights(path, notion="attention-matching")
-    assert "gauges" not in found.document["evidence"]
-    assert confirmed(found, tmp_path).code == 0
-    R_Q = host.R_Q.copy()
-    R_Q[..., 0] = 0  # the first coordinate of every query
-    write_host(path, dataclasses.replace(host, R_Q=R_Q))
-    found = certify_weights(path, notion="attention-matching")
-    assert np.shape(found.document["evidence"]["gauges"]) == (1, 2, 1, 2)
-    assert confirmed(found, tmp_path).code == 0
-    without = dataclasses.replace(found, document=json.loads(json.dumps(found.document)))
-    del without.document["evidence"]["gauges"]
-    assert confirmed(without, tmp_path).code == 1
-    write_host(path, dataclasses.replace(host, R_Q=np.zeros_like(R_Q)))
-    with pytest.raises(Undecided, match="or 3 drawn ones"):
-        certify_weights(path, notion="attention-matching")
 
 
 # --- the second judge ------------------------------------------------------------------------------------------------------

@@ -16,7 +16,6 @@ from judges import UTFCHECK
 
 from utfproof.certificates import checker, verified
 from utfproof.certificates.dimensions import dimension_certificate
-from utfproof.certificates.identities import identity_certificate
 from utfproof.certificates.lower_bounds import null_vector_certificate
 from utfproof.certificates.prover import certify, certify_weights
 from utfproof.constructions import build_host
@@ -26,7 +25,6 @@ from utfproof.weights import write_host
 ROOT = Path(__file__).parents[1]
 KINDS = (
     "rank-permutation",
-    "rank-triangular",
     "rank-modular",
     "rank-deficient",
     "linear-test",
@@ -86,7 +84,7 @@ def test_a_dense_host_beyond_its_bound_is_left_alone_at_once(utfcheck, tmp_path)
     host = {"construction": "random", "dtype": "float64", "law": "signs", "seed": 0}
     claim = {"host": host, "notion": "matching", "rank": 8, "targets": "all untied", "verdict": "universal"}
     evidence = {"inverse": [1] * 64, "method": "witness", "prime": 10007, "rows": list(range(8))}
-    named = {"format": "utfproof-certificate", "kind": "rank-modular", "version": 1}
+    named = {"format": "utfproof-certificate", "kind": "rank-modular", "version": 2}
     for m, expected in ((16, "rejected"), (5837, "kind not covered (a host of this size)")):
         document = {**named, "claim": claim, "evidence": evidence, "shape": {**shape, "m": m}}
         (tmp_path / f"{m}.json").write_text(json.dumps(document, sort_keys=True, separators=(",", ":")))
@@ -107,7 +105,7 @@ def test_a_prime_that_divides_the_unit_of_the_host_refutes_nothing(utfcheck, tmp
     claim = {"host": host, "notion": "matching", "rank": 7, "targets": "all tied", "verdict": "universal"}
     basis = [[[0, -8388593], [1, 8388593]], [[3, -1], [4, 1]], [[7, -1], [8, 1]]]
     shape = {"heads": 1, "layers": 2, "head_dim": 1, "d_in": 1, "d_out": 1, "residual": True, "m": 7}
-    named = {"format": "utfproof-certificate", "kind": "tied-kernel", "version": 1, "claim": claim, "shape": shape}
+    named = {"format": "utfproof-certificate", "kind": "tied-kernel", "version": 2, "claim": claim, "shape": shape}
     for prime, expected in ((7, "kind not covered"), (11, "valid")):
         document = {**named, "evidence": {"basis": basis, "prime": prime}}
         path = tmp_path / f"{prime}.json"
@@ -169,22 +167,19 @@ def test_check_says_how_it_knows(utfcheck, tmp_path):
 
 
 def test_numbers_that_come_round_again_in_machine_integers_are_not_taken_for_others(utfcheck, tmp_path):
-    """4 (2^61 + n) = 4 n and 2^62 - 1 + d_in < 0 there."""
-    path, _ = certify("sparse", Shape(1, 1, 1, 1, 4095)).write(tmp_path / "a.json")[::-1]
+    """4 (2^61 + n) = 4 n there."""
+    path = certify("random", Shape(1, 1, 1, 1, 64), witness=True).write(tmp_path / "a.json")[-1]
     found = json.loads(path.read_bytes())
-    found["evidence"]["rows"]["length"] = str(2**61 + found["evidence"]["rows"]["length"])
+    found["evidence"]["inverse"]["length"] = str(2**61 + found["evidence"]["inverse"]["length"])
     path.write_bytes(canonical(found))
-    found = identity_certificate("counting", Shape(2, 2, 1, 1), 5).document
-    found["evidence"]["E"].append([str(2**62 - 1), ["M.0"]])
-    (tmp_path / "b.json").write_bytes(canonical(found))
-    assert [checker.check_file(tmp_path / name).code for name in ("a.json", "b.json")] == [2, 2]
+    assert checker.check_file(tmp_path / "a.json").code == 2
     assert {said.partition(" ")[0] for said in verdicts(utfcheck, tmp_path).values()} == {"rejected"}
 
 
 def test_binomial_coefficients_of_many_heads_do_not_come_round_again(utfcheck, tmp_path):
     """C(L+H-1, H-1) is small where some C(L+H-1, k) on the way to it is beyond machine integers."""
     claim = {"host": {"every": "host"}, "notion": "shared attention", "targets": "all tied", "verdict": "not universal"}
-    named = {"format": "utfproof-certificate", "kind": "lower-bound", "version": 1, "evidence": {"method": "dimension"}}
+    named = {"format": "utfproof-certificate", "kind": "lower-bound", "version": 2, "evidence": {"method": "dimension"}}
     expected = {}
     for heads, layers in ((60, 8), (61, 1), (70, 2), (100, 1), (100_000, 1)):
         counts = math.comb(layers + heads - 1, layers)

@@ -188,11 +188,8 @@ Definition read_claim (s : shape) (kind j : json) : option claim :=
           if says "rank-permutation" kind then match h with
             | Built Tied => if stream s && says "all tied" t then Some (UniversalTied h r)
                 else if untied && (~~ stream s || (depth s == 1%N)) then Some (Universal h r) else None
-            | Built Sparse => if untied && ~~ stream s then Some (Universal h r) else None
-            | Built SparseFront => if untied then Some (Universal h r) else None
+            | Built Sparse | Built SparseFront => if untied then Some (Universal h r) else None
             | _ => None end
-          else if says "rank-triangular" kind then
-            if h is Built Sparse then if untied && stream s then Some (Universal h r) else None else None
           else if says "rank-modular" kind && drawn h && untied then Some (Universal h r)
           else if [&& says "tied-kernel" kind, drawn h, says "all tied" t & square] then Some (Matched h r) else None
         else if [&& says "linear-test" kind, says "attention-matching" n, drawn h, untied, square, d_in s <= head_dim
@@ -230,7 +227,7 @@ Definition read (file : string) (j : json) : option (shape * claim) :=
   if String.eqb file (print j) && canonical j then
     if fields [:: "claim"; "evidence"; "format"; "kind"; "shape"; "version"] j is Some [:: c; _; f; k; s;
       Num v] then
-      if says "utfproof-certificate" f && Z.eqb v 1 then
+      if says "utfproof-certificate" f && Z.eqb v 2 then
         if read_shape s is Some s then if read_claim s k c is Some c then Some (s, c) else None else None
       else None
     else None

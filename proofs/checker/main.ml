@@ -86,46 +86,21 @@ let counted s query =
   sum s.depth 1
 
 (* --- hints --- *)
-let selection folder s b evidence names =
-  only [ "rows" ] evidence;
+(* each row of R_all with the column that begins there *)
+let selection s b evidence names =
+  only [] evidence;
   let o = if s.stream && b <> Tied then silent_ones (ones_of s b) else ones_of s b in
-  let lands ((kind, w), j) =
+  let begins ((kind, w), j) =
     let n = List.length w - 1 in
     let first = List.filteri (fun i _ -> i < n) w in
     let found = match kind with
       | 0 -> follow o s.width 0 first (o.oQ n (List.nth w n) j)
       | 1 -> follow o s.width 0 first (o.oK n (List.nth w n) j)
       | _ -> follow o s.width 0 w (o.oU j) in
-    match found with [ a ] -> a | _ -> reject "a column of R_all is no unit vector" in
-  let rows = match field "rows" evidence with
-    | Str t when text t = "standard" && not (s.stream && b <> Tied) -> Array.map lands names
-    | j -> integers folder (Array.length names) j in
+    match found with [] -> reject "a column of R_all is zero" | a :: rest -> List.fold_left min a rest in
   let back = Array.make s.width ((3, []), 0) in
-  Array.iteri (fun c a -> if a < 0 || a >= s.width then reject "a row is out of range" else back.(a) <- names.(c)) rows;
+  Array.iter (fun name -> back.(begins name) <- name) names;
   Selection (Array.to_list back)
-
-let subword v w = List.for_all2 (fun a b -> a = 0 || a = b) v w
-(* W_all z for the routed target of a column (residual streams), by its d_in rows; entries: columns with their values *)
-let routed s ((kind, w), j) entries =
-  let rows = Array.make s.d_in Zar.zero in
-  let add i x = if i < s.d_in then rows.(i) <- Zar.add rows.(i) x in
-  let still = List.for_all (( = ) 0) in
-  let n = List.length w - 1 in
-  let before = if kind = 2 then w else List.filteri (fun i _ -> i < n) w in
-  let last = List.fold_left max (-1) (List.mapi (fun i a -> if a > 0 then i else -1) before) in
-  let padded = List.init s.depth (fun i -> if i < List.length before then List.nth before i else 0) in
-  List.iter (fun (((k, v), i), x) ->
-      if k = 2 then begin
-        if still v then begin
-          if kind = 2 && still w && s.d_in <> s.d_out then (if i = j then add 0 x; if i > 0 then add i x) else add i x
-        end
-        else if subword v padded then
-          let ends = if kind = 2 && List.nth v last > 0 then j else 0 in
-          if i = ends then add 0 x
-      end
-      else if k = kind && List.length v = List.length w && List.nth v n = List.nth w n && i = j
-              && subword (List.filteri (fun i _ -> i < n) v) before then add 0 x) entries;
-  rows
 
 let vector names entries =
   let size = Array.length names and last = ref (-1) in
@@ -148,23 +123,17 @@ let scaled files s h z =
   x
 
 let kernel files s claim evidence =
-  only [ "column"; "distance_squared"; "method"; "z" ] evidence;
+  only [ "column"; "method"; "z" ] evidence;
   let names = columns s and h = match claim with Refuted h -> h | _ -> reject "claim" in
   let z = vector names (list (field "z" evidence)) in
   let c = small_number (field "column" evidence) in
   if c < 0 || c >= Array.length names then reject "a column out of range";
-  let at = match List.assoc_opt names.(c) z with Some x -> x | None -> Zar.zero in
-  if Zar.sign at = 0 then reject "the column's entry of z is zero";
-  let sum = List.fold_left (fun a x -> Zar.add a (Zar.mul x x)) Zar.zero in
-  let square = sum (List.map snd z) in
-  let reached = if s.stream then sum (Array.to_list (routed s names.(c) z)) else Zar.mul at at in
-  if Zar.sign reached = 0 then reject "W_all z is zero";
-  (match list (field "distance_squared" evidence) with
-   | [ n; q ] ->
-     let n = number n and q = number q in
-     if Zar.sign q <= 0 || not (Zar.equal (Zar.gcd n q) Zar.one) || not (Zar.equal (Zar.mul n square) (Zar.mul q reached)) then
-       reject "distance_squared is another number"
-   | _ -> reject "distance_squared");
+  if List.assoc_opt names.(c) z = None then reject "the column's entry of z is zero";
+  (* whether a head reads the column, and how many letters before it are heads *)
+  let route ((kind, w), _) =
+    let heads = List.length (List.filter (fun a -> a > 0) w) in
+    (kind < 2, if kind < 2 && List.nth w (List.length w - 1) > 0 then heads - 1 else heads) in
+  if s.stream && List.exists (fun (name, _) -> compare (route name) (route names.(c)) < 0) z then reject "a column with fewer letters";
   Kernel (tree s (scaled files s h z))
 
 (* the entries of a tied target: [tensor, 0, h, i, j, v], increasing *)
@@ -227,55 +196,35 @@ let null_vector s evidence =
   Null (Array.to_list ys, names.(w))
 
 (* --- embeddings as products of letters: ((((kind, layer), head), transposed), inverted), layers from 0 --- *)
-let letter s c tied text =
-  let n = String.length text in
-  let decimal t = if t = "" || (t.[0] = '0' && t <> "0") || not (String.for_all (fun c -> c >= '0' && c <= '9') t) || String.length t > 6
-    then reject "no letter" else int_of_string t in
-  let dot = match String.index_opt text '.' with Some i -> i | None -> reject "no letter" in
-  let stop = let i = ref (dot + 1) in while !i < n && text.[!i] >= '0' && text.[!i] <= '9' do incr i done; !i in
-  let kind = match text.[0] with 'M' -> 0 | 'A' -> 1 | _ -> reject "no letter of this construction" in
-  let layer = String.sub text 1 (dot - 1) and head = decimal (String.sub text (dot + 1) (stop - dot - 1)) in
-  let layer = if tied then (if layer <> "" then reject "no letter" else 0) else decimal layer - 1 in
-  let transposed, inverse = match String.sub text stop (n - stop) with
-    | "" -> (false, false) | "T" -> (true, false) | "I" -> (false, true) | "IT" -> (true, true) | _ -> reject "no letter" in
-  if layer < 0 || layer >= s.depth || head >= s.heads then reject "a letter out of range";
-  if inverse && (kind > 0 || not (inverted c true layer head)) then reject "no letter of this construction";
-  ((((kind, layer), head), transposed), inverse)
-let inverts = List.exists (fun (_, w) -> List.exists snd w)
-
+(* all tuples of n integers from 0 with sum at most total, in lexicographic order *)
+let rec tuples n total =
+  if n = 0 then [ [] ] else List.concat_map (fun c -> List.map (fun rest -> c :: rest) (tuples (n - 1) (total - c))) (List.init (total + 1) Fun.id)
 let standard s c =
   let m l h = ((((0, l), h), false), false) and last_inverse l = ((((0, l), 0), true), true) in
-  let along w = List.mapi m w in
-  let upto = List.init s.depth (fun t -> t + 1) in
+  let along first w = List.mapi (fun l h -> m (first + l) h) w in
+  let upto = List.init s.depth (fun t -> t + 1) and half = (s.depth + 1) / 2 in
   let each f t = List.map (fun w -> f (List.filteri (fun i _ -> i < t - 1) w) (List.nth w (t - 1))) (words s.heads t) in
+  let placed = List.mapi (fun i w -> (i * s.d_in, w)) in
   let all = match c with
-    | ERegister -> List.map along (words s.heads s.depth)
-    | ESharedKey -> List.concat_map (fun t -> each (fun w h -> along w @ [ ((((1, t - 1), h), false), false) ]) t) upto
-                    @ List.concat_map (fun t -> List.map along (words s.heads t)) (0 :: upto)
+    | ERegister -> List.map (along 0) (words s.heads s.depth)
+    | ETwoSided -> List.map (along 0) (words s.heads half)
+    | ECounting -> List.map (fun counts ->
+        let first = s.depth - List.fold_left ( + ) 0 counts in
+        List.concat (List.mapi (fun h n -> List.init n (fun _ -> m 0 h)) (first :: counts))) (tuples (s.heads - 1) s.depth)
+    | ESharedKey -> List.concat_map (fun t -> each (fun w h -> along 0 w @ [ ((((1, t - 1), h), false), false) ]) t) upto
+                    @ List.concat_map (fun t -> List.map (along 0) (words s.heads t)) (0 :: upto)
     | ESharedQuery -> List.concat_map (fun t -> each (fun w h ->
-        along w @ [ ((((1, t - 1), h), true), false) ] @ List.init (s.depth - t + 1) (fun i -> last_inverse (t - 1 + i))) t) upto
-                      @ List.map along (words s.heads s.depth)
-    | _ -> reject "no standard embedding of this construction" in
-  List.mapi (fun i w -> (i * s.d_in, w)) all
+        along 0 w @ [ ((((1, t - 1), h), true), false) ] @ List.init (s.depth - t + 1) (fun i -> last_inverse (t - 1 + i))) t) upto
+                      @ List.map (along 0) (words s.heads s.depth) in
+  (placed all, if c = ETwoSided then placed (List.map (along half) (words s.heads (s.depth - half))) else [])
 
 let embedding s c inverses evidence =
-  let tied = tied_targets c and both = sense_of c = FreeBoth in
-  only (if both then [ "E"; "U" ] else [ "E" ]) evidence;
+  only [] evidence;
+  let both = sense_of c = FreeBoth in
   let fixed = Zar.pow (Zar.of_int s.heads) s.depth in
   if Zar.gt fixed (Zar.of_int 20_000) then raise (Uncovered "so many words");
-  let blocks name = match field name evidence with
-    | Str t when text t = "standard" -> standard s c
-    | j -> let at = ref 0 in
-      List.map (fun b -> match list b with
-          | [ a; w ] ->
-            let a = small_number a in
-            if a < !at || a > s.width - s.d_in then reject "blocks overlap, or leave the host";
-            at := a + s.d_in;
-            (a, List.map (fun l -> letter s c tied (word l)) (list w))
-          | _ -> reject "a block") (list j) in
-  let e = blocks "E" in
-  let u = if both then blocks "U" else [] in
-  (match c with ESharedQuery -> if (inverts e || inverts u) <> inverses then reject "inverses and targets" | _ -> ());
+  if c = ESharedQuery && not inverses then reject "inverses and targets";
+  let e, u = standard s c in
   let size = List.length e + List.length u and words = Zar.to_int fixed in
   let pairs = if sense_of c = Logits then words * words / s.heads else words * (if both then s.width else 1) in
   if pairs * size * s.head_dim > 2_000_000_000 then raise (Uncovered "so many words");
@@ -431,19 +380,9 @@ let modular files folder s claim evidence =
   let k = draws p and mask = masked s names in
   if not (probable files s claim (Zar.of_int p) k mask) then reject "p is not prime, or the rank is another one";
   let gauges = if not tests then None else begin
-      let given = match evidence with Obj l -> List.assoc_opt (chars "gauges") l | _ -> None in
-      only (if given = None then [ "method"; "prime" ] else [ "gauges"; "method"; "prime" ]) evidence;
-      match given with
-      | None ->
-        let c = List.init s.d_in (fun i -> List.init s.head_dim (fun j -> if i = j then Zar.one else Zar.zero)) in
-        Some (fun _ _ -> c)
-      | Some j ->
-        let matrix r = let c = List.map (fun row -> List.map number (list row)) (list r) in
-          if List.length c <> s.d_in || List.exists (fun row -> List.length row <> s.head_dim) c then reject "gauges"; c in
-        let c = Array.of_list (List.map (fun l -> Array.of_list (List.map matrix (list l))) (list j)) in
-        let tied = match h with Random (t, _, _, _) | Stored (t, _) -> t | _ -> false in
-        if Array.length c <> (if tied then 1 else s.depth) || Array.exists (fun l -> Array.length l <> s.heads) c then reject "gauges";
-        Some (fun l i -> c.(if tied then 0 else l).(i))
+      only [ "method"; "prime" ] evidence;
+      let c = List.init s.d_in (fun i -> List.init s.head_dim (fun j -> if i = j then Zar.one else Zar.zero)) in
+      Some (fun _ _ -> c)
     end in
   let rows, inverse = match word (field "method" evidence) with
     | "witness" when not tests ->
@@ -492,7 +431,7 @@ let judge path =
       | Some (Obj l) -> (match List.assoc_opt (chars "construction") l with Some (Str t) -> text t | _ -> "")
       | _ -> "" in
     let all_read = match kind with
-      | "rank-permutation" | "rank-triangular" | "rank-modular" | "rank-deficient" | "tied-kernel" -> true
+      | "rank-permutation" | "rank-modular" | "rank-deficient" | "tied-kernel" -> true
       | "linear-test" -> not streams
       | "identity" -> List.mem constructed [ "shared-key"; "register"; "counting"; "two-sided" ]
       | _ -> false in
@@ -509,9 +448,9 @@ let judge path =
     let how () = word (field "method" evidence) in
     let dimension () = only [ "method" ] evidence; certain Dimension in
     let holds = (match claim with
-     | Universal (Built Tied, _) when shape.stream -> certain (selection folder shape Tied evidence (reduced shape))
-     | Universal (Built b, _) -> certain (selection folder shape b evidence (columns shape))
-     | UniversalTied (Built b, _) -> certain (selection folder shape b evidence (reduced shape))
+     | Universal (Built Tied, _) when shape.stream -> certain (selection shape Tied evidence (reduced shape))
+     | Universal (Built b, _) -> certain (selection shape b evidence (columns shape))
+     | UniversalTied (Built b, _) -> certain (selection shape b evidence (reduced shape))
      | Universal _ | Serves _ -> modular files folder shape claim evidence
      | UniversalTied _ -> reject "claim"
      | Matched (h, _) -> countable shape (Some h); tied_kernel files shape claim evidence

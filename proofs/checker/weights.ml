@@ -31,14 +31,12 @@ let entry t i =
 
 let little s o n = let r = ref 0 in for k = n - 1 downto 0 do r := (!r lsl 8) lor Char.code s.[o + k] done; !r
 
-(* tensors by name, and what the metadata say of a residual stream *)
+(* tensors by name *)
 let tensors s =
   if String.length s < 8 || s.[7] <> '\000' then reject "no safetensors";
   let n = little s 0 8 in
   if n < 2 || n > 16777216 || 8 + n > String.length s then reject "no safetensors";
   let entries = match parse_loose (String.sub s 8 n) with Obj l -> List.map (fun (k, v) -> (text k, v)) l | _ -> reject "no safetensors" in
-  let metadata = List.assoc_opt "__metadata__" entries in
-  let residual = Stdlib.Option.bind metadata (function Obj l -> Stdlib.Option.map word (List.assoc_opt (chars "residual") l) | _ -> None) in
   let one (name, j) =
     (match j with Obj l when List.sort compare (List.map (fun (k, _) -> text k) l) = [ "data_offsets"; "dtype"; "shape" ] -> () | _ -> reject "fields of a tensor");
     match List.map small_number (list (field "data_offsets" j)) with
@@ -50,7 +48,7 @@ let tensors s =
   let found = List.map fst found in
   let names = List.sort_uniq compare (List.map fst entries) in
   if 8 + n + ended <> String.length s || List.length names <> List.length entries then reject "no safetensors";
-  (List.sort (fun a b -> compare a.name b.name) found, residual)
+  List.sort (fun a b -> compare a.name b.name) found
 
 let digest stream found =
   let line t = Printf.sprintf "%s %s %s\n%s" t.name t.kind (String.concat "," (List.map string_of_int t.axes)) t.data in
@@ -61,9 +59,7 @@ let find folder stream wanted =
   let files = List.filter ends (List.sort compare (Array.to_list (Sys.readdir (if folder = "" then "." else folder)))) in
   let fits name =
     match tensors (contents (Filename.concat folder name)) with
-    | found, residual ->
-      let said = match residual with None -> true | Some "true" -> stream | Some "false" -> not stream | Some _ -> false in
-      if said && digest stream found = wanted then Some found else None
+    | found -> if digest stream found = wanted then Some found else None
     | exception (Reject _ | Uncovered _ | Invalid_argument _ | Failure _ | Sys_error _ | Unix.Unix_error _ | End_of_file) -> None in
   match List.find_map fits files with Some found -> found | None -> raise (Uncovered "weights that are not beside it")
 

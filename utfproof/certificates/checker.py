@@ -1,4 +1,4 @@
-"""Independent checker of utfproof certificates (docs/certificate-format.md, version 1).
+"""Independent checker of utfproof certificates (docs/certificate-format.md, version 2).
 
     python -m utfproof.certificates.checker CERTIFICATE|FOLDER...
     python checker.py CERTIFICATE|FOLDER...
@@ -31,9 +31,10 @@ import stat
 import sys
 from array import array
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field, fields, replace
 from fractions import Fraction
-from functools import lru_cache, partial, reduce
+from functools import lru_cache, reduce
 from itertools import chain, compress, pairwise
 from itertools import product as product_of
 from operator import add, itemgetter, mul
@@ -43,7 +44,7 @@ VALID, INVALID, MALFORMED, LIMIT, INTERNAL, SKIPPED = 0, 1, 2, 3, 70, -1
 LACKING = 4  # exit status where --require asks for more than is established
 LABELS = {INVALID: "INVALID", MALFORMED: "MALFORMED", LIMIT: "LIMIT", INTERNAL: "ERROR"}
 PROVED, CHECKED, CITED = "proved", "checked", "cited"  # what a valid certificate rests on, strongest first
-FORMAT = "utfproof-certificate"
+FORMAT, VERSION = "utfproof-certificate", 2
 NO_MEMORY = "the memory did not suffice"
 MAX_JSON = 64 * 2**20  # bytes of a certificate file
 MAX_HEADER = 2**24  # bytes of the header of a file of weights
@@ -51,19 +52,20 @@ MAX_DIGITS = 100_000  # of one integer written as a string
 MAX_WORD_BITS = 60  # H^L is computed only where L log2(H) is at most this; word numbers then hash to themselves
 MAX_LAYERS = 2**26  # more than the letters of any file
 MAX_ROWS = 2**32  # of a host of drawn or stored weights, whose rows are numbered in 32 bits
-MAX_NUMBERS = 2**30  # of a target that is drawn to test an identity
+MAX_NUMBERS = 2**30  # of a target whose matrices are formed
+MAX_BLOCKS = 2**22  # of a host of zeros and ones
 INLINE = 4096  # longest inline array
-STANDARD = "standard"  # in place of an array that a construction's definition gives
 INVERTIBLE = "untied with invertible M^(l,0)"
 TARGETS = ("all untied", "all tied", INVERTIBLE)
 GENERIC = ("generic untied", "generic tied")
 TIED = (TARGETS[1], GENERIC[1])
+RANDOM = ("random", "random-tied")
 U32 = "I" if array("I").itemsize == 4 else "L"
 M64 = 2**64 - 1
+R_Q, R_K, R_V, CODE_U = 0, 1, 2, 3
 Path = str | os.PathLike[str]
 Matrix: TypeAlias = list[list[int]]
 Grid: TypeAlias = list[list[Matrix]]  # by layer (one only if tied) and head
-Target = dict[tuple[str, int, int], dict[int, dict[int, int]]]  # (tensor, layer, head) -> row -> column -> entry
 Pairs = list[tuple[int, int]]  # (position, nonzero value), positions increasing
 
 
@@ -108,7 +110,9 @@ class Options:
 
     numpy: bool = False  # ranks and witnesses modulo a prime with NumPy, many times faster
     weights: tuple[str, ...] = ()  # files and folders in which weights are looked for
-    files: WeightFiles = field(default_factory=lambda: WeightFiles(), compare=False, repr=False)  # those of one run
+    digests: dict[tuple[str, bool], str] = field(
+        default_factory=dict, compare=False, repr=False
+    )  # of files, in one run
 
 
 def figure(n: int) -> str:
@@ -477,93 +481,587 @@ def turned(matrix: Iterable[Iterable[int]]) -> Matrix:
 
 
 # ----------------------------------------------------------------------------------------------------
-# Hosts whose matrices are identities between runs of coordinates (sections 4.1-4.6, 9)
+# One certificate (sections 2-4 and 14): its claim, and its kind
+
+
+@dataclass
+class Claim:
+    kind: type[Kind]
+    shape: Shape
+    construction: str = ""
+    dtype: str = ""
+    law: str = ""
+    seed: int = 0
+    weights: dict[str, Tensor] | None = None
+    weights_digest: str = ""
+    tied: bool = False
+    notion: str = "matching"
+    targets: str = "all untied"
+    free: str = ""
+    folder: str = ""
+    options: Options = field(default_factory=Options)
+    values: Grid = field(default_factory=list)  # R_V, where it stands in the claim
+    stated: dict[str, Any] = field(default_factory=dict)  # fields of the claim, as they are read
+    read: dict[str, Any] = field(default_factory=dict)  # of the evidence, for the rules that read what follows
+    digests: dict[str, str] = field(default_factory=dict)  # of parts of the evidence
+
+    @property
+    def how(self) -> str:
+        """The notion and, for the kinds that differ in them, the targets and what depends on the target."""
+        if self.kind.brief and self.targets == TARGETS[0]:
+            return f"by {self.notion}"
+        notion = "in the functional sense" if self.notion == "functional" else f"by {self.notion}"
+        return f"{notion} (targets: {self.targets}{'; ' + self.free + ' free' if self.free else ''})"
+
+    def __str__(self) -> str:
+        if self.construction.startswith("every"):
+            return f"{self.construction} with m <= {figure(self.shape.m)} at {self.shape.without_m()}"
+        drawn = f" ({self.law}, {self.dtype}, seed {self.seed})" if self.construction in RANDOM else ""
+        return f"{self.construction}{drawn} at {self.shape}"
+
+
+KINDS: dict[str, type[Kind]] = {}
+
+
+@dataclass
+class Kind:
+    """A kind of certificate, or of its methods: what it can state, the fields of its evidence with the rules that read
+    them, and how its check reduces to the kernel. A class with a `name` is a kind; where there are `several` methods,
+    those derived from it are."""
+
+    claim: Claim
+    name: ClassVar[str] = ""
+    method: ClassVar[str] = ""
+    verdicts: ClassVar[tuple[str, ...]] = ("universal", "not universal")  # that can be written
+    proves: ClassVar[tuple[str, ...]] = ("universal",)  # of these
+    notions: ClassVar[tuple[str, ...]] = ("matching",)
+    targets: ClassVar[tuple[str, ...]] = TARGETS[:1]
+    ranked: ClassVar[bool] = True  # "universal" comes with a rank
+    brief: ClassVar[bool] = True  # untied targets go without saying
+    stored: ClassVar[bool] = True  # weights from a file can be meant
+    methods: ClassVar[list[type[Kind]]] = []
+    serves: ClassVar[Any] = staticmethod(lambda claim: True)  # which claims a method is for
+    constructions: ClassVar[Any] = staticmethod(lambda claim: (*INDEX_HOSTS, *RANDOM))  # that the kind is for
+
+    def __init_subclass__(cls, *, several: bool = False) -> None:
+        if "name" in cls.__dict__:
+            KINDS[cls.name], cls.methods = cls, []
+        if not several:
+            cls.methods.append(cls)
+
+    @classmethod
+    def fields_stated(cls, statement: dict[str, Any], verdict: str) -> dict[str, Rule]:
+        """Fields of the claim that this kind has beyond those of all."""
+        return {}
+
+    @classmethod
+    def columns(cls, claim: Claim) -> int:
+        """How many columns of R_all, or of the test matrix, are looked at."""
+        return claim.shape.columns
+
+    @classmethod
+    def read_host(cls, claim: Claim, host: dict[str, Any]) -> None:
+        """Fills in the host."""
+        if "weights" in host:
+            system, named = record(host, "host", "system", "weights")
+            claim.tied = choice(system, "system", "universal", "looped-universal") == "looped-universal"
+            claim.weights_digest = digest(named, "weights", claim)
+            if not cls.stored:
+                raise Malformed(f"{cls.name} is not for weights from a file")
+            claim.weights = find_weights(named, claim)
+            claim.construction = f"{system} weights {named[:16]}"
+            return
+        name = choice(host.get("construction"), "construction", *INDEX_HOSTS, *RANDOM)
+        claim.construction, claim.tied = name, name == "random-tied"
+        if name in RANDOM:
+            _, dtype, law, seed = record(host, "host", "construction", "dtype", "law", "seed")
+            claim.dtype = choice(dtype, "dtype", "float64", *FORMATS)
+            claim.law, claim.seed = choice(law, "law", *LAWS), number(0, 2**64)(seed, "seed", claim)
+        else:
+            record(host, "host", "construction")
+            hosts = RESIDUAL_HOSTS if claim.shape.residual else INDEX_HOSTS
+            if name not in hosts:
+                raise Malformed(f"{name} is not defined with a residual stream, the shape is {claim.shape}")
+            require_least(claim, hosts[name].least(claim.shape))
+        if name not in cls.constructions(claim):
+            raise Malformed(f"{cls.name} is not for the construction {name}")
+
+    def rank(self) -> tuple[int, str]:
+        """Of R_all or the test matrix, and what it is called."""
+        return self.columns(self.claim), "M"
+
+    def check(self) -> None:
+        """Stop where the evidence does not establish the claim."""
+        raise NotImplementedError
+
+    def says(self, verdict: str, facts: dict[str, Any]) -> str:
+        return f"{verdict} {self.claim.how}: {self.claim}"
+
+
+def require_least(claim: Claim, least: int | None) -> None:
+    if least is None:
+        raise Malformed(f"{claim.construction} is not defined at {claim.shape}")
+    if claim.shape.m < least:
+        raise Malformed(f"{claim.construction} needs m >= {figure(least)}, m is {figure(claim.shape.m)}")
+
+
+def require_squares(claim: Claim, *, where: bool = True) -> None:
+    if where and claim.shape.d_in != claim.shape.d_out:
+        raise Malformed(f"{claim.kind.name} is for d_in = d_out here, the shape is {claim.shape}")
+
+
+def read_evidence(claim: Claim, evidence: object) -> Kind:
+    """The kind with its method, and with all fields read."""
+    known = {kind.method: kind for kind in claim.kind.methods if kind.serves(claim)}
+    kind, held = claim.kind, evidence if isinstance(evidence, dict) else {}
+    if list(known) != [""]:
+        known[""] = known[choice(held.get("method"), "the evidence's method", *known)]
+    kind = known[""]
+    declared = {f.metadata["name"] or f.name: f for f in fields(kind) if f.metadata}
+    names = [name for name, f in declared.items() if name in held or not f.metadata["optional"]]
+    for name, value in zip(names, record(evidence, "evidence", *names, *["method"] * bool(kind.method)), strict=False):
+        claim.read[name] = declared[name].metadata["rule"](value, name, claim)
+    return kind(claim, **{declared[name].name: claim.read[name] for name in names})
+
+
+def check_document(document: object, folder: str, options: Options, facts: dict[str, Any]) -> str:
+    """What a valid certificate proves. Fills `facts` as far as it gets."""
+    certificate_format, version, kind_name, shape, statement, evidence = record(
+        document, "the certificate", "format", "version", "kind", "shape", "claim", "evidence"
+    )
+    choice(certificate_format, "format", FORMAT)
+    if integer(version, "version") != VERSION:
+        raise Malformed(f"the certificate is of version {quote(version)}, this is a checker of version {VERSION}")
+    facts["kind"] = choice(kind_name, "kind", *KINDS)
+    kind = KINDS[facts["kind"]]
+    if not isinstance(statement, dict):
+        raise Malformed("claim is not an object")
+    verdict = choice(statement.get("verdict"), "the claim's verdict", *kind.verdicts)
+    notion = choice(statement.get("notion"), "notion", *kind.notions)
+    rules: dict[str, Any] = {"targets": one_of(*kind.targets)}  # that do not look at the claim
+    rules |= {"free": one_of("E", "E and U")} if notion == "shared attention" else {}
+    rules |= {"rank": entry} if kind.ranked and verdict == "universal" else {}
+    more = kind.fields_stated(statement, verdict)
+    host, _, _, *_ = record(statement, "claim", "host", "notion", "verdict", *rules, *more)
+    said = {"verdict": verdict} | {name: rule(statement[name], name, None) for name, rule in rules.items()}
+    claim = Claim(
+        kind, read_shape(shape), notion=notion, targets=said["targets"], free=said.get("free", ""), stated=said
+    )
+    claim.folder, claim.options = folder, options
+    said |= {name: rule(statement[name], name, claim) for name, rule in more.items()}
+    facts |= {"notion": notion, "targets": claim.targets, "verdict": verdict} | (
+        {"free": claim.free} if claim.free else {}
+    )
+    facts["shape"] = {name: stated(value) for name, value in vars(claim.shape).items() if value is not False}
+    if not isinstance(host, dict):
+        raise Malformed("host is not an object")
+    kind.read_host(claim, host)
+    facts["construction"] = claim.construction
+    if claim.weights is not None:
+        facts["weights"] = claim.weights_digest
+    found = read_evidence(claim, evidence)
+    facts |= claim.digests
+    if verdict not in kind.proves:
+        raise Stop(f'{kind.name} does not prove "{verdict}"')
+    if "rank" in claim.stated:
+        rank, name = found.rank()
+        if claim.stated["rank"] != rank:
+            raise Stop(f"the rank is stated as {figure(claim.stated['rank'])}, {name} is {figure(rank)}")
+        facts["rank"] = stated(rank)
+    if claim.weights is not None:
+        require_finite(claim.weights)
+    found.check()
+    return found.says(verdict, facts)
+
+
+# ----------------------------------------------------------------------------------------------------
+# KERNEL 1: the layered product
 #
-# A coordinate is named by (block, offset). The n-th word w of length t is named (t, n); then (h, w) is
-# (t+1, h*H^t + n) and (w, h) is (t+1, n*H + h). With a residual stream the words of `sparse` have H + 1 letters, and letter
-# 0 moves nothing: `move` is asked about heads only.
+# S_{L+1} = U and S_l = [R_Q^{l,h}, R_K^{l,h}, R_V^{l,h} S_{l+1} over all heads h] has the columns of R_all for l = 1; with a
+# residual stream S_{l+1} itself is a part of S_l, too. Weighted by a vector z, whose part for the words ending in w is meant by
+# z(w), this is
+#     R_all z = G_0(),   G_L(w) = U z_OV(w),
+#     G_{l-1}(w) = sum over h of  R_Q^{l,h} z_Q(w,h) + R_K^{l,h} z_K(w,h) + R_V^{l,h} G_l(w,h),
+# with a residual stream also G_l(w,0), head h being letter h + 1. W_all z is the same with W_Q, W_K, W_V W_O and no U.
+# The vectors here are c^(L + 1 - l) G_l, c a number such that c times each matrix has integers.
+
+Entry = tuple[int, int, int, int]  # (part, number of the word, column within the word's block, value)
+Held: TypeAlias = dict[Any, int]  # a vector by its coordinates
+Wanted: TypeAlias = list[tuple[Held, int, int]]  # a vector, to which a column is to be added so many times
+
+
+def by_layer(s: Shape, entries: Pairs) -> dict[int, list[Entry]]:
+    """The entries of z by the layer of their columns; those of the OV columns under L + 1, as part 2."""
+    half = s.head_dim * s.readers(s.layers)
+    result: dict[int, list[Entry]] = {}
+    for position, value in entries:
+        if position >= 2 * half:
+            word, column = divmod(position - 2 * half, s.d_out)
+            result.setdefault(s.layers + 1, []).append((2, word, column, value))
+            continue
+        part, position = divmod(position, half)
+        word, column = divmod(position, s.head_dim)  # the word's number among all, by length
+        layer = bisect.bisect(range(s.layers + 1), word, key=s.readers)  # least with word < readers(layer)
+        result.setdefault(layer, []).append((part, word - s.readers(layer - 1), column, value))
+    return result
+
+
+def include(vector: Held, more: Held) -> None:
+    for i, x in more.items():
+        vector[i] = vector.get(i, 0) + x
+
+
+class IndexVectors:
+    """Vectors of a host of zeros and ones."""
+
+    scale, q = 1, 0
+
+    def __init__(self, host: IndexHost) -> None:
+        self.host = host
+
+    def read(self, code: int, layer: int, head: int, wanted: Wanted) -> None:
+        """Adds multiples of columns to vectors."""
+        runs = self.host.outputs() if code == CODE_U else self.host.reads(code, layer, head)
+        for vector, column, value in wanted:
+            include(vector, {(block, offset + column): value for block, offset, width in runs if column < width})
+
+    def times(self, layer: int, head: int, wanted: list[tuple[Held, Held]]) -> None:
+        """Adds R_V times the second vector to the first one."""
+        for target, vector in wanted:
+            for (block, offset), value in vector.items():
+                step = self.host.move(layer, head, block)
+                if step is not None and offset < step[2]:
+                    include(target, {(step[0], offset + step[1]): value})
+
+
+class DenseVectors:
+    """Vectors of a host of matrices, modulo q if it is given."""
+
+    def __init__(self, host: DenseHost | GivenHost, q: int = 0) -> None:
+        self.host, self.s, self.q = host, host.s, q
+        self.scale = math.lcm(*(host.units(code).denominator for code in (R_Q, R_K, R_V, CODE_U)))
+
+    def rows(self, code: int, layer: int, head: int, columns: int) -> Iterator[tuple[int, list[int]]]:
+        unit = int(self.host.units(code) * self.scale)
+        for i, row in enumerate(self.host.rows(code, layer, head, columns)):
+            yield i, [unit * x for x in row]
+
+    def read(self, code: int, layer: int, head: int, wanted: Wanted) -> None:
+        for i, row in self.rows(code, layer, head, self.s.d_out if code == CODE_U else self.s.head_dim):
+            for vector, column, value in wanted:
+                vector[i] = vector.get(i, 0) + row[column] * value
+
+    def times(self, layer: int, head: int, wanted: list[tuple[Held, Held]]) -> None:
+        lists = [(target, [vector.get(i, 0) for i in range(self.s.m)]) for target, vector in wanted]
+        for i, row in self.rows(R_V, layer, head, self.s.m):
+            for target, vector in lists:
+                total = target.get(i, 0) + sum(map(mul, row, vector))
+                target[i] = total % self.q if self.q else total
+
+
+def layered(s: Shape, z: Pairs, system: IndexVectors | DenseVectors) -> Held:
+    """c^(L + 1) R_all z by its nonzero coordinates. Only words on the way to a nonzero entry of z are visited. The words of
+    z_Q and z_K are numbered n H + h, n the number of w among those of its length."""
+    layers = by_layer(s, z)
+
+    def read(into: dict[int, Held], code: int, layer: int, found: list[Entry]) -> None:
+        up, scale = (1, 1) if code == CODE_U else (s.heads, system.scale ** (s.layers + 1 - layer))
+        by_head: dict[int, Wanted] = {}
+        for _, word, column, value in found:
+            by_head.setdefault(word % up, []).append((into.setdefault(word // up, {}), column, value * scale))
+        for head, wanted in by_head.items():
+            system.read(code, layer, head, wanted)
+
+    vectors: dict[int, Held] = {}
+    read(vectors, CODE_U, 1, layers.get(s.layers + 1, []))
+    for layer in range(s.layers, 0, -1):
+        shorter: dict[int, Held] = {}
+        by_letter: dict[int, list[tuple[Held, Held]]] = {}
+        for word, vector in vectors.items():
+            parent, letter = divmod(word, s.letters)
+            by_letter.setdefault(letter, []).append((shorter.setdefault(parent, {}), vector))
+        for letter, wanted in by_letter.items():
+            if s.residual and letter == 0:
+                for target, vector in wanted:
+                    include(target, {i: system.scale * x for i, x in vector.items()})
+            else:
+                system.times(layer, letter - s.residual, wanted)
+        for code in (R_Q, R_K):
+            read(shorter, code, layer, [entry for entry in layers.get(layer, []) if entry[0] == code])
+        vectors = shorter
+    return {i: x for i, x in vectors.get(0, {}).items() if (x % system.q if system.q else x)}
+
+
+def require_kernel(claim: Claim, z: Pairs) -> None:
+    """R_all z = 0, exactly."""
+    kind = index_kind(claim)
+    system = DenseVectors(dense_host(claim)) if kind is None else IndexVectors(kind(claim.shape))
+    if layered(claim.shape, z, system):
+        raise Stop("R_all z is not zero")
+
+
+# ----------------------------------------------------------------------------------------------------
+# KERNEL 2: the rank witness
+#
+# Columns are independent if they have a triangle of ones, or an inverse of some of their rows modulo a prime, or if they
+# are independent modulo a prime: a minor that is nonzero there is nonzero. No rank that is too small modulo a prime shows
+# anything. Units scale columns of R_all by nonzero constants and leave the rank as it is.
+
+
+class Packing:
+    """Rows modulo p as one integer each, so that a linear combination of rows runs inside the interpreter's
+    big integers. A row a_0, a_1, ... (0 <= a_j < p) is packed as sum a_j 2^(8 w j).
+
+    A combination takes `terms` rows with coefficients |c| <= (p-1)/2 (below 2^30: one digit in CPython). Its
+    entries have size at most B := terms*(p-1)/2*p. Adding B, a multiple of p, to each makes them lie in
+    0..2B, and 2B < 2^(8w): so the slots of the sum are exactly these entries, and one reduction at the end
+    is enough."""
+
+    def __init__(self, p: int, terms: int) -> None:
+        self.p, self.half = p, (p - 1) // 2
+        self.bias = terms * self.half * p
+        self.bytes = ((2 * self.bias).bit_length() + 7) // 8
+
+    def balanced(self, numbers: Iterable[int]) -> list[int]:
+        p, half = self.p, self.half
+        return [(x + half) % p - half for x in numbers]
+
+    def pack(self, row: array[int]) -> int:
+        raw, w = swapped(row[:]).tobytes(), self.bytes
+        slots = bytearray(len(row) * w)
+        for byte in range(min(4, w)):  # an entry is below p, and p < 2^(8w)
+            slots[byte::w] = raw[byte::4]
+        return int.from_bytes(slots, "little")
+
+    def biases(self, columns: int) -> int:
+        return int.from_bytes(self.bias.to_bytes(self.bytes, "little") * columns, "little")
+
+    def unpack(self, packed: int, columns: int) -> array[int]:
+        """The entries modulo p."""
+        p, w, number = self.p, self.bytes, int.from_bytes
+        raw = packed.to_bytes(columns * w, "little")
+        return array(U32, [number(raw[j : j + w], "little") % p for j in range(0, columns * w, w)])
+
+
+def dense_matrix(host: DenseHost | GivenHost, p: int, queries: int | None = None) -> list[array[int]]:
+    """The rows of R_all modulo p, with the columns in another order (which does not change the rank); with `queries`,
+    only the first so many of the d columns of every R_Q are used.
+
+    Built from the last layer: S_{L+1} = U and S_l = [R_Q^{l,h}, R_K^{l,h}, R_V^{l,h} S_{l+1} over all h], so that S_1
+    has the columns of R_all; with a residual stream S_{l+1} itself is a part of S_l, too. A tied host's matrices are
+    drawn again in every layer, not kept."""
+    s = host.s
+    packing = Packing(p, s.m)
+    rows = [array(U32, [x % p for x in row]) for row in host.rows(CODE_U, 1, 0, s.d_out, p)]
+    for layer in range(s.layers, 0, -1):
+        columns = len(rows[0])
+        packed, biases = [packing.pack(row) for row in rows], packing.biases(columns)
+        reads: list[Iterator[list[int]]] = []
+        for h in range(s.heads):
+            reads.append(row[:queries] for row in host.rows(R_Q, layer, h, s.head_dim, p))
+            reads.append(host.rows(R_K, layer, h, s.head_dim, p))
+        values = [host.rows(R_V, layer, h, s.m, p) for h in range(s.heads)]
+        below, rows = rows, []
+        for i in range(s.m):
+            row = array(U32, [x % p for x in chain.from_iterable(map(next, reads))])
+            if s.residual:
+                row.extend(below[i])
+            for matrix in values:
+                total = sum(map(mul, packing.balanced(next(matrix)), packed), biases)
+                row.extend(packing.unpack(total, columns))
+            rows.append(row)
+    return rows
+
+
+PANEL = 64
+Pivots: TypeAlias = "list[tuple[int, array[int]]]"  # (column, row): row[column] is 1, and 0 in all others
+
+
+def clear(
+    row: array[int], heads: list[int], packed: list[int], packing: Packing, keep: bytes | None = None
+) -> array[int]:
+    """The row minus the combination of the packed pivot rows that makes it zero in their pivot columns
+    `heads`; with `keep`, only the columns that it flags (and that the packed rows consist of)."""
+    coefficients = packing.balanced(-row[column] for column in heads)
+    if keep is not None:
+        row = array(U32, compress(row, keep))
+    start = packing.pack(row) + packing.biases(len(row))
+    return packing.unpack(sum(map(mul, coefficients, packed), start), len(row))
+
+
+def echelon(rows: list[array[int]], packing: Packing) -> Pivots:
+    """A basis of the row space in which every row has a pivot column that is zero in all others."""
+    if len(rows) == 1:
+        row, p = rows[0], packing.p
+        column = next((j for j, x in enumerate(row) if x), None)
+        if column is None:
+            return []
+        inverse = pow(row[column], -1, p)
+        return [(column, array(U32, [x * inverse % p for x in row]))]
+    middle = len(rows) // 2
+    upper = echelon(rows[:middle], packing)
+    heads, packed = [column for column, _ in upper], [packing.pack(row) for _, row in upper]
+    lower = echelon([clear(row, heads, packed, packing) for row in rows[middle:]], packing)
+    heads, packed = [column for column, _ in lower], [packing.pack(row) for _, row in lower]
+    return [(column, clear(row, heads, packed, packing)) for column, row in upper] + lower
+
+
+def rank_reaches(rows: list[array[int]], p: int, wanted: int) -> bool:
+    """Whether the rank modulo p is at least `wanted`. Consumes `rows`.
+
+    A panel of rows is brought to echelon form and cleared from all others, all its pivots at once; its pivot
+    columns are then zero there and are left out. A panel row that depends on the others is dropped."""
+    packing = Packing(p, PANEL + 1)  # a row itself counts as a term with coefficient 1
+    columns = len(rows[0])
+    while wanted > 0:
+        if min(len(rows), columns) < wanted:
+            return False
+        pivots = echelon(rows[:PANEL], packing)
+        heads = [column for column, _ in pivots]
+        taken = set(heads)
+        keep = bytes(column not in taken for column in range(columns))
+        columns -= len(heads)
+        wanted -= len(heads)
+        packed = [packing.pack(array(U32, compress(row, keep))) for _, row in pivots]
+        del rows[:PANEL]
+        if len(rows) >= wanted > 0:
+            for number, row in enumerate(rows):
+                rows[number] = clear(row, heads, packed, packing, keep)
+    return True
+
+
+def is_prime(n: int, bases: Iterable[int] = (2, 3, 5, 7)) -> bool:
+    """Miller-Rabin for odd n; the bases 2, 3, 5, 7 decide every n < 3 215 031 751."""
+    odd = (n - 1) // ((n - 1) & (1 - n))
+    twos = ((n - 1) // odd).bit_length() - 1
+    for base in bases:
+        x = pow(base, odd, n)
+        if x not in (1, n - 1) and not any((x := x * x % n) == n - 1 for _ in range(twos - 1)):
+            return False
+    return True
+
+
+def require_prime(p: int) -> None:
+    if p % 2 == 0 or not (p in (3, 5, 7) if p < 11 else is_prime(p)):
+        raise Stop(f"{p} is not an odd prime")
+
+
+# ----------------------------------------------------------------------------------------------------
+# HOSTS OF ZEROS AND ONES (sections 4.1-4.6, 9): named blocks of coordinates, and where R_V moves them
+#
+# Words are tuples of letters. Column i of a block of R_V is the unit vector of coordinate i of the block's source, as far as
+# both are wide; without a source it is zero.
 
 Block: TypeAlias = tuple[Any, ...]
 Run: TypeAlias = tuple[Block, int, int]  # (block, offset, width): columns 0..width-1 are the units of offset.. in block
 Step: TypeAlias = "tuple[Block, int, int] | None"
+WordTuple: TypeAlias = tuple[int, ...]
+Rows: TypeAlias = "dict[Block, list[int]]"  # one row of E by blocks
+
+
+def all_words(letters: int, length: int) -> list[WordTuple]:
+    return list(product_of(range(letters), repeat=length))
+
+
+def count_tuples(places: int, total: int) -> list[WordTuple]:
+    """Tuples of so many integers >= 0 with sum at most `total`, in lexicographic order."""
+    found: list[WordTuple] = [()]
+    for _ in range(places):
+        found = [(*counts, n) for counts in found for n in range(total - sum(counts) + 1)]
+    return found
 
 
 class IndexHost:
-    spread = False  # whether a column of R_Q, R_K or U can have more than one 1
+    """Blocks by name, in the order in which they are added."""
 
-    def __init__(self, shape: Shape) -> None:
-        self.s = shape
-        self.H, self.L, self.d, self.out = shape.heads, shape.layers, shape.head_dim, shape.d_out
-        self.power = [shape.letters**t for t in range(self.L + 1)]
+    def __init__(self, s: Shape) -> None:
+        self.s, self.H, self.L, self.d, self.out = s, s.heads, s.layers, s.head_dim, s.d_out
+        self.blocks: dict[Block, tuple[int, int]] = {}  # first coordinate, width
+        self.end = 0
+        for name, width in self.listed():
+            if len(self.blocks) == MAX_BLOCKS:
+                raise OverLimit(f"the host has more than {MAX_BLOCKS} blocks")
+            self.blocks[name] = (self.end, width)
+            self.end += width
 
     @classmethod
     def least(cls, s: Shape) -> int | None:
         """The least embedding dimension; None where the construction is not defined."""
         return s.columns
 
+    def listed(self) -> Iterator[tuple[Block, int]]:
+        """Blocks with their widths, in order."""
+        raise NotImplementedError
+
     def reads(self, part: int, layer: int, head: int) -> list[Run]:
         """R_Q (part 0) or R_K (part 1)."""
         raise NotImplementedError
-
-    def readers(self, part: int, layer: int, head: int) -> list[list[Run]]:
-        """The same, where several runs lists stand side by side."""
-        return [self.reads(part, layer, head)]
 
     def outputs(self) -> list[Run]:
         """U."""
         raise NotImplementedError
 
+    def source(self, layer: int, head: int, block: Block) -> Block | None:
+        """The block that R_V sends to this one; it may be none of the host's."""
+        raise NotImplementedError
+
     def move(self, layer: int, head: int, block: Block) -> Step:
         """The columns of R_V that belong to a block, as (block', shift, limit): column i < limit is the unit
         of coordinate i + shift of block', the others are zero. None: all are zero."""
-        raise NotImplementedError
+        source = self.source(layer, head, block)
+        if source not in self.blocks:
+            return None
+        return source, 0, min(self.blocks[source][1], self.blocks[block][1])
 
     def first(self, block: Block) -> int:
         """The number of the block's first coordinate."""
-        raise NotImplementedError
+        return self.blocks[block][0]
 
-    def extent(self) -> int:
-        """How many coordinates the construction has, without those that are zero."""
-        return self.least(self.s) or 0
+    def run(self, *names: Block, width: int) -> list[Run]:
+        """The sum of the first columns of these blocks, those that there are."""
+        return [(name, 0, min(width, self.blocks[name][1])) for name in names if name in self.blocks]
 
-    def place(self, coordinate: int) -> tuple[Block, int] | None:
-        """Where a coordinate is, of constructions with a free U; None beyond the last."""
+    def embed(self, point: Point, x: list[int]) -> Rows:
+        """x E at a target, by blocks."""
         raise NotImplementedError
 
 
 class Sparse(IndexHost):
-    spread = True
-
-    def width(self, length: int) -> int:
-        return 2 * self.H * self.d if length < self.L else self.out
+    def listed(self) -> Iterator[tuple[Block, int]]:
+        for length in range(self.L + 1):
+            for w in all_words(self.s.letters, length):
+                yield w, 2 * self.H * self.d if length < self.L else self.out
 
     def reads(self, part: int, layer: int, head: int) -> list[Run]:
         offset = (part * self.H + head) * self.d
-        return [((layer - 1, n), offset, self.d) for n in range(self.power[layer - 1])]
+        return [(w, offset, self.d) for w in all_words(self.s.letters, layer - 1)]
 
     def outputs(self) -> list[Run]:
-        return [((self.L, n), 0, self.out) for n in range(self.power[self.L])]
+        return [(w, 0, self.out) for w in all_words(self.s.letters, self.L)]
 
-    def move(self, layer: int, head: int, block: Block) -> Step:
-        length, n = block
-        if length < layer or n // self.power[length - layer] % self.s.letters != head + self.s.residual:
-            return None
-        return block, 0, self.width(length)
+    def source(self, layer: int, head: int, block: Block) -> Block | None:
+        return block if len(block) >= layer and block[layer - 1] == head + self.s.residual else None
 
-    def first(self, block: Block) -> int:
-        length, n = block
-        return 2 * self.d * self.s.readers(length) + n * self.width(length)
+
+class PrintedTreeRow(Sparse):
+    def source(self, layer: int, head: int, block: Block) -> Block | None:
+        return block[:-1] if len(block) == layer and block[-1] == head else None
+
+
+class PrintedTreeColumn(Sparse):
+    def source(self, layer: int, head: int, block: Block) -> Block | None:
+        return (*block, head) if len(block) == layer - 1 else None
 
 
 class SparseFront(IndexHost):
     """One block, the whole space."""
 
-    def __init__(self, shape: Shape) -> None:
-        super().__init__(shape)
+    def listed(self) -> Iterator[tuple[Block, int]]:
         self.size = [self.out]  # T_L, ..., T_0; then reversed
         for _ in range(self.L):
             self.size.append(2 * self.H * self.d + self.H * self.size[-1])
         self.size.reverse()
+        yield (), self.size[0]
 
     def reads(self, part: int, layer: int, head: int) -> list[Run]:
         return [((), (part * self.H + head) * self.d, self.d)]
@@ -574,140 +1072,110 @@ class SparseFront(IndexHost):
     def move(self, layer: int, head: int, block: Block) -> Step:
         return block, 2 * self.H * self.d + head * self.size[layer], self.size[layer]
 
-    def first(self, block: Block) -> int:
-        return 0
-
 
 class Tries(IndexHost):
-    """Blocks (k, t, n) of the k-th trie, the n-th word of length t, and after the tries, where there is one, of the
-    register, whose words all have length L. No word has the letter 0."""
+    """Blocks (trie, word) of words over heads. A trie is (name, least length, width of its blocks, that of the longest); the
+    one called R, of words of length L, is a register."""
 
-    register = False
-    tries: ClassVar[Any]  # of a shape: (least length, width of a block, that of the longest)
-
-    def __init__(self, shape: Shape) -> None:
-        super().__init__(shape)
-        self.power = [self.H**t for t in range(self.L + 1)]
-        self.widths, self.starts = self.tries(shape), list[int]()
-        for k in range(len(self.widths) + 1):
-            self.starts.append(self.size(shape, k))
-
-    @classmethod
-    def size(cls, s: Shape, count: int) -> int:
-        """Of the first tries."""
-        longest = s.heads**s.layers
-        return sum(w * (s.words(s.layers) - longest + 1 - t) + last * longest for t, w, last in cls.tries(s)[:count])
+    tries: ClassVar[Any]  # of a shape
+    output: Block = ("R", None)  # None: the word of L times the letter 0
 
     @classmethod
     def least(cls, s: Shape) -> int | None:
-        return cls.size(s, len(cls.tries(s))) + (s.d_out * s.heads**s.layers if cls.register else 0)
+        longest = s.heads**s.layers
+        shorter = [1 + s.words(s.layers - 1) - (1 + s.words(t - 1) if t else 0) for _, t, *_ in cls.tries(s)]
+        return sum(w * count + last * longest for count, (*_, w, last) in zip(shorter, cls.tries(s), strict=True))
 
-    def width(self, trie: int, length: int) -> int:
-        return self.out if trie == len(self.widths) else self.widths[trie][1 + (length == self.L)]
+    def listed(self) -> Iterator[tuple[Block, int]]:
+        for trie, least, width, last in self.tries(self.s):
+            for length in range(least, self.L + 1):
+                yield from (((trie, w), last if length == self.L else width) for w in all_words(self.H, length))
 
-    def move(self, layer: int, head: int, block: Block) -> Step:
-        trie, length, n = block
-        if trie == len(self.widths):
-            return (trie, length, head * self.power[length - 1] + n // self.H), 0, self.out
-        if length == self.L:
-            return None
-        width = min(self.width(trie, length), self.width(trie, length + 1))
-        return (trie, length + 1, head * self.power[length] + n), 0, width
+    def source(self, layer: int, head: int, block: Block) -> Block | None:
+        trie, w = block
+        return trie, (head, *(w[:-1] if trie == "R" else w))
 
-    def first(self, block: Block) -> int:
-        trie, length, n = block
-        shorter = 0 if trie == len(self.widths) else self.s.words(length - 1) + 1 - self.widths[trie][0]
-        return self.starts[trie] + shorter * self.width(trie, 0) + n * self.width(trie, length)
+    def outputs(self) -> list[Run]:
+        trie, word = self.output
+        return self.run((trie, (0,) * self.L if word is None else word), width=self.out)
+
+    def half(self, part: int, block: Block) -> list[Run]:
+        return [(block, part * self.d, self.d)]
 
 
 class Tied(Tries):
-    register = True
-
-    tries = staticmethod(lambda s: [(1, 2 * s.head_dim, 2 * s.head_dim)])
+    tries = staticmethod(lambda s: [("T", 1, *(2 * s.head_dim,) * 2), ("R", s.layers, *(s.d_out,) * 2)])
 
     def reads(self, part: int, layer: int, head: int) -> list[Run]:
-        return [((0, 1, head), part * self.d, self.d)]
-
-    def outputs(self) -> list[Run]:
-        return [((1, self.L, 0), 0, self.out)]
+        return self.half(part, ("T", (head,)))
 
 
 class ResidualTied(Tied):
     """`tied` with a residual stream: the trie of queries and keys, and that of outputs."""
 
-    register = False
-
-    tries = staticmethod(lambda s: [(1, 2 * s.head_dim, 2 * s.head_dim), (0, s.d_out, s.d_out)])
-
-    def outputs(self) -> list[Run]:
-        return [((1, 0, 0), 0, self.out)]
+    tries = staticmethod(lambda s: [("T", 1, *(2 * s.head_dim,) * 2), ("O", 0, *(s.d_out,) * 2)])
+    output = ("O", ())
 
 
-class SharedQuery(Tied):
+class SharedQuery(Tries):
     """The trie holds the keys; the register serves the queries too."""
 
-    tries = staticmethod(lambda s: [(1, s.d_out, s.d_out)])
+    tries = staticmethod(lambda s: [("K", 1, *(s.d_out,) * 2), ("R", s.layers, *(s.d_out,) * 2)])
 
     @classmethod
     def least(cls, s: Shape) -> int | None:
         return super().least(s) if s.head_dim >= s.d_out else None
 
     def reads(self, part: int, layer: int, head: int) -> list[Run]:
-        return [((0, 1, head) if part else (1, self.L, 0), 0, self.out)]
+        return self.run(("K", (head,)), width=self.out) if part else self.outputs()
+
+    def embed(self, point: Point, x: list[int]) -> Rows:
+        found, behind = point.outputs("R", x), unit_matrix(self.s.d_in)
+        for layer in range(self.L, 0, -1):
+            behind = point.product(turned(inverse_modulo(point.values[layer - 1][0], point.q)), behind)
+            for head in range(self.H):
+                key = point.product(turned(point.form(layer, head)), behind)
+                found |= point.read("K", x, layer, head, key)
+        return found
 
 
 class SharedKey(Tries):
     """The trie of queries, and that of keys."""
 
-    tries = staticmethod(lambda s: [(1, s.d_in, s.d_in), (0, max(s.d_in, s.d_out), s.d_out)])
+    tries = staticmethod(lambda s: [("Q", 1, *(s.d_in,) * 2), ("K", 0, max(s.d_in, s.d_out), s.d_out)])
+    output = ("K", ())
 
     @classmethod
     def least(cls, s: Shape) -> int | None:
         return super().least(s) if s.head_dim >= s.d_in else None
 
     def reads(self, part: int, layer: int, head: int) -> list[Run]:
-        return [((1, 0, 0) if part else (0, 1, head), 0, self.s.d_in)]
+        return self.run(("K", ()) if part else ("Q", (head,)), width=self.s.d_in)
 
-    def outputs(self) -> list[Run]:
-        return [((1, 0, 0), 0, self.out)]
+    def embed(self, point: Point, x: list[int]) -> Rows:
+        found = {("K", w): row for length in range(self.L + 1) for w, row in point.rows(x, length)}
+        for layer, head in product_of(range(1, self.L + 1), range(self.H)):
+            found |= point.read("Q", x, layer, head, point.form(layer, head))
+        return found
 
 
 class PrintedLooped(Tries):
-    tries = staticmethod(lambda s: [(0, *(max(2 * s.head_dim, s.d_out),) * 2)])
+    tries = staticmethod(lambda s: [("T", 0, *(max(2 * s.head_dim, s.d_out),) * 2)])
+    output: Block = ("T", ())
 
     def reads(self, part: int, layer: int, head: int) -> list[Run]:
-        return [((0, 1, head), part * self.d, self.d)]
-
-    def outputs(self) -> list[Run]:
-        return [((0, 0, 0), 0, self.out)]
+        return self.half(part, ("T", (head,)))
 
 
 class PrintedSingleHead(PrintedLooped):
+    output = ("T", None)
+
     @classmethod
     def least(cls, s: Shape) -> int | None:
         return super().least(s) if s.heads == 1 else None
 
     def reads(self, part: int, layer: int, head: int) -> list[Run]:
-        return [((0, layer - 1, 0), part * self.d, self.d)]
-
-    def outputs(self) -> list[Run]:
-        return [((0, self.L, 0), 0, self.out)]
-
-
-class PrintedTreeRow(Sparse):
-    def move(self, layer: int, head: int, block: Block) -> Step:
-        length, n = block
-        if length != layer or n % self.H != head:
-            return None
-        return (length - 1, n // self.H), 0, min(self.width(length), self.width(length - 1))
-
-
-class PrintedTreeColumn(Sparse):
-    def move(self, layer: int, head: int, block: Block) -> Step:
-        length, n = block
-        if length != layer - 1:
-            return None
-        return (length + 1, n * self.H + head), 0, min(self.width(length), self.width(length + 1))
+        return self.half(part, ("T", (0,) * (layer - 1)))
 
 
 INDEX_HOSTS: dict[str, type[IndexHost]] = {
@@ -730,50 +1198,46 @@ def index_kind(claim: Claim) -> type[IndexHost] | None:
     return (RESIDUAL_HOSTS if claim.shape.residual else INDEX_HOSTS).get(claim.construction)
 
 
-class Register(Tied):
+class Register(Tries):
     """Only the register."""
 
-    tries = staticmethod(lambda s: [(1, 0, 0)])
+    tries = staticmethod(lambda s: [("R", s.layers, *(s.d_out,) * 2)])
+
+    def embed(self, point: Point, x: list[int]) -> Rows:
+        return point.outputs("R", x)
 
 
 class TwoSided(IndexHost):
-    """Block (n,) belongs to the n-th word of length L/2, rounded up in E, down in U. There is no U."""
+    """Block w belongs to the word w of length k = L/2, rounded up in E, and to its last L - k letters in U. There is no U."""
 
-    def __init__(self, shape: Shape) -> None:
-        super().__init__(shape)
-        self.first_half = (self.L + 1) // 2
+    def __init__(self, s: Shape) -> None:
+        self.k = (s.layers + 1) // 2
+        self.front = (0,) * (2 * self.k - s.layers)  # of words of length L - k
+        super().__init__(s)
 
     @classmethod
     def least(cls, s: Shape) -> int | None:
         return int(s.d_out * s.heads ** ((s.layers + 1) // 2))
 
-    def move(self, layer: int, head: int, block: Block) -> Step:
-        (n,) = block
-        if layer <= self.first_half:  # rows (head, s), columns (s, 0)
-            return ((head * self.power[self.first_half - 1] + n // self.H,), 0, self.out) if n % self.H == 0 else None
-        if n >= self.power[self.L - self.first_half]:
-            return None
-        return ((n // self.H,), 0, self.out) if n % self.H == head else None  # rows (0, s), columns (s, head)
+    def listed(self) -> Iterator[tuple[Block, int]]:
+        return ((w, self.out) for w in all_words(self.H, self.k))
 
-    def first(self, block: Block) -> int:
-        return int(block[0] * self.out)
+    def source(self, layer: int, head: int, block: Block) -> Block | None:
+        if layer <= self.k:  # rows (head, s), columns (s, 0)
+            return (head, *block[:-1]) if block[-1] == 0 else None
+        short = block[: len(self.front)] == self.front
+        return (0, *block[:-1]) if short and block[-1] == head else None  # rows (0, s), columns (s, head)
 
-    def place(self, coordinate: int) -> tuple[Block, int] | None:
-        n, offset = divmod(coordinate, self.out)
-        return ((n,), offset) if n < self.power[self.first_half] else None
+    def embed(self, point: Point, x: list[int]) -> Rows:
+        return dict(point.rows(x, self.k))
 
-
-def tuple_number(counts: Block, total: int) -> int:
-    """How many tuples of this length with sum at most `total` come before this one, lexicographically."""
-    number = 0
-    for later, count in zip(range(len(counts) - 1, -1, -1), counts, strict=True):
-        number += math.comb(total + later + 1, later + 1) - math.comb(total - count + later + 1, later + 1)
-        total -= count
-    return number
-
-
-def raised(counts: Block, place: int) -> Block:
-    return (*counts[:place], counts[place] + 1, *counts[place + 1 :])
+    def unembed(self, point: Point, y: list[int]) -> Rows:
+        """U y, by blocks."""
+        found: Rows = {(): y}
+        for layer in range(self.L, self.k, -1):
+            values = [turned(value) for value in point.values[layer - 1]]
+            found = {(h, *w): point.times(v, value) for w, v in found.items() for h, value in enumerate(values)}
+        return {(*self.front, *w): v for w, v in found.items()}
 
 
 class Counting(IndexHost):
@@ -783,106 +1247,73 @@ class Counting(IndexHost):
     def least(cls, s: Shape) -> int | None:
         return s.counts if s.d_in == 1 else None
 
+    def listed(self) -> Iterator[tuple[Block, int]]:
+        return ((("C", *counts), 1) for counts in count_tuples(self.H - 1, self.L))
+
     def outputs(self) -> list[Run]:
-        return [((0,) * (self.H - 1), 0, 1)]
+        return self.run(("C", *(0,) * (self.H - 1)), width=1)
 
-    def move(self, layer: int, head: int, block: Block) -> Step:
-        if head == 0:
-            return block, 0, 1
-        return (raised(block, head - 1), 0, 1) if sum(block) < self.L else None
+    def source(self, layer: int, head: int, block: Block) -> Block | None:
+        return raised(block, head) if head else block
 
-    def first(self, block: Block) -> int:
-        return tuple_number(block, self.L)
+    def embed(self, point: Point, x: list[int]) -> Rows:
+        rows: Rows = {}
+        for block in self.blocks:
+            if block[0] == "C":
+                rows[block] = point.power(x, (self.L - sum(block[1:]), *block[1:]))
+        return rows
+
+
+def raised(block: Block, place: int) -> Block:
+    return (*block[:place], block[place] + 1, *block[place + 1 :])
 
 
 class CommutingTrie(Counting):
-    """Blocks (0, g, c_0, ..., c_{H-1}) of the trie, then the coordinates (1, c_1, ..., c_{H-1}) of Counting."""
-
-    @staticmethod
-    def trie_size(s: Shape) -> int:
-        return 2 * s.head_dim * s.heads * math.comb(s.layers - 1 + s.heads, s.heads)
+    """Blocks (g, c_0, ..., c_{H-1}) of the trie, then the coordinates of Counting."""
 
     @classmethod
     def least(cls, s: Shape) -> int | None:
-        return cls.trie_size(s) + s.counts if s.d_in == 1 else None
+        trie = 2 * s.head_dim * s.heads * math.comb(s.layers - 1 + s.heads, s.heads)
+        return trie + s.counts if s.d_in == 1 else None
+
+    def listed(self) -> Iterator[tuple[Block, int]]:
+        for counts in count_tuples(self.H, self.L - 1):
+            yield from (((g, *counts), 2 * self.d) for g in range(self.H))
+        yield from super().listed()
 
     def reads(self, part: int, layer: int, head: int) -> list[Run]:
-        return [((0, head, *(0,) * self.H), part * self.d, self.d)]
+        return [((head, *(0,) * self.H), part * self.d, self.d)]
 
-    def outputs(self) -> list[Run]:
-        return [((1, *(0,) * (self.H - 1)), 0, 1)]
+    def source(self, layer: int, head: int, block: Block) -> Block | None:
+        return super().source(layer, head, block) if block[0] == "C" else raised(block, 1 + head)
 
-    def move(self, layer: int, head: int, block: Block) -> Step:
-        if block[0] == 0:
-            return (raised(block, 2 + head), 0, 2 * self.d) if sum(block[2:]) < self.L - 1 else None
-        step = super().move(layer, head, block[1:])
-        return None if step is None else ((1, *step[0]), 0, 1)
-
-    def first(self, block: Block) -> int:
-        if block[0] == 0:
-            return 2 * self.d * (tuple_number(block[2:], self.L - 1) * self.H + block[1])
-        return self.trie_size(self.s) + tuple_number(block[1:], self.L)
-
-
-# ----------------------------------------------------------------------------------------------------
-# Hosts whose embedding is a rational function of the target (section 9)
-
-
-class Drawn(IndexHost):
-    """Blocks by name, in the order in which they are added."""
-
-    def __init__(self, shape: Shape) -> None:
-        self.s, self.d, self.end = shape, shape.head_dim, 0
-        self.blocks: dict[Block, tuple[int, int]] = {}
-
-    def add(self, name: Block, width: int) -> None:
-        self.blocks[name] = (self.end, width)
-        self.end += width
-
-    def runs(self, names: Iterable[Block], width: int) -> list[Run]:
-        """Of the sum of these blocks."""
-        return [(name, 0, min(width, self.blocks[name][1])) for name in names if name in self.blocks]
-
-    def source(self, layer: int, head: int, name: Any) -> Any:
-        """The block that R_V sends to this one."""
-        raise NotImplementedError
-
-    def move(self, layer: int, head: int, block: Block) -> Step:
-        source = self.source(layer, head, block)
-        return (source, 0, self.blocks[block][1]) if source in self.blocks else None
-
-    def first(self, block: Block) -> int:
-        return self.blocks[block][0]
-
-    def extent(self) -> int:
-        return len(self.blocks)
-
-    def embed(self, point: FactorPoint) -> dict[Block, Matrix]:
-        """What E has in each block."""
-        raise NotImplementedError
+    def embed(self, point: Point, x: list[int]) -> Rows:
+        found = super().embed(point, x)
+        for block in self.blocks:
+            if block[0] != "C":
+                w_q, w_k, *_ = point.heads[0][block[0]]
+                row = point.power(x, block[1:])
+                found[block] = point.times(row, w_q) + point.times(row, w_k)
+        return found
 
 
 def full_groups(heads: int, size: int) -> list[list[int]]:
     return [list(range(i, i + size)) for i in range(0, heads - size + 1, size)]
 
 
-class SharedQueryGroups(Drawn):
-    """Blocks ("K", w), ("Q", w), ("R", w) of the key trie, the query trie and the register; words are tuples of
-    heads."""
+class SharedQueryGroups(Tries):
+    """The key trie K, the query trie Q and the register R."""
 
-    def __init__(self, s: Shape) -> None:
-        super().__init__(s)
+    def listed(self) -> Iterator[tuple[Block, int]]:
+        s = self.s
         size = -(-s.d_in // s.head_dim)
         first, later = full_groups(s.heads, size), full_groups(s.heads, min(size, s.heads))
         self.groups = [first, *([later] * (s.layers - 1))]
         for part in "KQ":
             for length in range(1, s.layers + 1):
                 last = {group[-1] for group in self.groups[length - 1]} if part == "Q" else set()
-                for w in all_words(s.heads, length):
-                    if w[-1] not in last:
-                        self.add((part, w), s.head_dim)
-        for w in all_words(s.heads, s.layers):
-            self.add(("R", w), s.d_in)
+                yield from (((part, w), s.head_dim) for w in all_words(s.heads, length) if w[-1] not in last)
+        yield from ((("R", w), s.d_in) for w in all_words(s.heads, s.layers))
 
     @classmethod
     def least(cls, s: Shape) -> int | None:
@@ -894,95 +1325,73 @@ class SharedQueryGroups(Drawn):
 
     def reads(self, part: int, layer: int, head: int) -> list[Run]:
         group = next((group for group in self.groups[-1] if group[-1] == head), None)
-        names = [("Q", (head,))] if group is None else [("R", (0,) * self.s.layers), *(("Q", (x,)) for x in group)]
-        return self.runs([("K", (head,))] if part else names, self.d)
+        names = [("Q", (head,))] if group is None else [("R", (0,) * self.L), *(("Q", (x,)) for x in group)]
+        return self.run(*([("K", (head,))] if part else names), width=self.d)
 
-    def outputs(self) -> list[Run]:
-        return self.runs([("R", (0,) * self.s.layers)], self.s.d_in)
-
-    def source(self, layer: int, head: int, name: Any) -> Any:
-        kind, w = name
-        return (kind, (head, *(w[:-1] if kind == "R" else w)))
-
-    def embed(self, point: FactorPoint) -> dict[Block, Matrix]:
+    def embed(self, point: Point, x: list[int]) -> Rows:
         s = self.s
-        found: dict[Block, Matrix] = {}
+        found = point.outputs("R", x)
         later = unit_matrix(s.d_in)
-        for layer in reversed(range(s.layers)):
-            later = point.product(point.values[layer][0], later)  # Y_l
+        for layer in range(s.layers, 0, -1):
+            later = point.product(point.values[layer - 1][0], later)  # Y_l
             u = [row[: s.head_dim] for row in later]
             gauges: dict[int, Matrix] = {}
-            for group in self.groups[layer]:
+            for group in self.groups[layer - 1]:
                 short = s.head_dim * len(group) < s.d_in
-                front = list(chain(*(head[3] for head in point.heads[layer - 1]))) if short else None
+                front = list(chain(*(head[3] for head in point.heads[layer - 2]))) if short else None
                 gauges |= dict(zip(group, point.gauges(layer, group, u, front), strict=True))
             queries, keys = point.gauged(layer, gauges)
             held = list(queries)
-            for group in self.groups[-1] if layer == 0 and not self.groups[0] else []:
-                others = [queries[x] for x in group[:-1]]
+            for group in self.groups[-1] if layer == 1 and not self.groups[0] else []:
+                others = [queries[other] for other in group[:-1]]
                 held[group[-1]] = [
                     [(a - b - sum(rest)) % point.q for a, b, *rest in zip(*rows, strict=True)]
                     for rows in zip(queries[group[-1]], u, *others, strict=True)
                 ]
-            for w, product in zip(all_words(s.heads, layer), point.prefixes[layer], strict=True):
-                for h in range(s.heads):
-                    found["K", (*w, h)] = point.product(product, keys[h])
-                    if ("Q", (*w, h)) in self.blocks:
-                        found["Q", (*w, h)] = point.product(product, held[h])
-        words = all_words(s.heads, s.layers)
-        return found | {("R", w): product for w, product in zip(words, point.prefixes[-1], strict=True)}
+            for h in range(s.heads):
+                found |= point.read("K", x, layer, h, keys[h])
+                found |= {
+                    name: row for name, row in point.read("Q", x, layer, h, held[h]).items() if name in self.blocks
+                }
+        return found
 
 
-class ResidualKey(Drawn):
-    """Blocks ("Q", h, w) for the words w of length l - 1 over 0 ... H, then the outputs ("O", w)."""
+class ResidualKey(IndexHost):
+    """Blocks (head, w) for the words w of length l - 1 over 0 ... H, then the outputs ("O", w)."""
 
-    def __init__(self, s: Shape) -> None:
-        super().__init__(s)
-        for length in range(s.layers):
-            for w in all_words(s.letters, length):
-                for head in range(s.heads):
-                    self.add(("Q", head, w), s.d_in)
-        for w in all_words(s.letters, s.layers):
-            self.add(("O", w), s.d_in)
+    def listed(self) -> Iterator[tuple[Block, int]]:
+        for length in range(self.L):
+            yield from (((h, w), self.s.d_in) for w in all_words(self.s.letters, length) for h in range(self.H))
+        yield from ((("O", w), self.s.d_in) for w in all_words(self.s.letters, self.L))
 
     @classmethod
     def least(cls, s: Shape) -> int | None:
         return s.d_in * (2 * s.leaves - 1) if s.head_dim >= s.d_in else None
 
     def reads(self, part: int, layer: int, head: int) -> list[Run]:
-        return self.outputs() if part else self.runs([("Q", head, (0,) * (layer - 1))], self.d)
+        return self.outputs() if part else self.run((head, (0,) * (layer - 1)), width=self.d)
 
     def outputs(self) -> list[Run]:
-        return self.runs([("O", (0,) * self.s.layers)], self.s.d_in)
+        return self.run(("O", (0,) * self.L), width=self.s.d_in)
 
-    def source(self, layer: int, head: int, name: Any) -> Any:
-        *kind, w = name
-        return (*kind, (*w[: layer - 1], head + 1, *w[layer:])) if len(w) >= layer and w[layer - 1] == 0 else None
+    def source(self, layer: int, head: int, block: Block) -> Block | None:
+        kind, w = block
+        return (kind, (*w[: layer - 1], head + 1, *w[layer:])) if len(w) >= layer and w[layer - 1] == 0 else None
 
-    def embed(self, point: FactorPoint) -> dict[Block, Matrix]:
-        s = self.s
-        found: dict[Block, Matrix] = {}
-        for layer in range(s.layers):
-            for head, (w_q, w_k, *_) in enumerate(point.heads[layer]):
-                form = point.product(w_q, turned(w_k))
-                for w, product in zip(all_words(s.letters, layer), point.prefixes[layer], strict=True):
-                    found["Q", head, w] = point.product(product, form)
-        words = all_words(s.letters, s.layers)
-        return found | {("O", w): product for w, product in zip(words, point.prefixes[-1], strict=True)}
-
-
-def all_words(letters: int, length: int) -> list[tuple[int, ...]]:
-    return list(product_of(range(letters), repeat=length))
+    def embed(self, point: Point, x: list[int]) -> Rows:
+        found = point.outputs("O", x)
+        for layer, head in product_of(range(1, self.L + 1), range(self.H)):
+            form = point.form(layer, head)
+            found |= {(head, w): point.times(row, form) for w, row in point.rows(x, layer - 1)}
+        return found
 
 
 # ----------------------------------------------------------------------------------------------------
 # Random hosts (section 4.7)
 
 GOLDEN, MIX1, MIX2 = 0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB
-R_Q, R_K, R_V, CODE_U = 0, 1, 2, 3
 FORMATS = {"float32": (24, -149), "float16": (11, -24), "bfloat16": (8, -133)}  # significand, least exponent
 LAWS = ("uniform", "signs", "binomial")
-RANDOM = ("random", "random-tied")
 
 
 def mix(z: int) -> int:
@@ -1063,7 +1472,7 @@ class RandomHost:
 
 
 # ----------------------------------------------------------------------------------------------------
-# Weights from a file (section 4.8)
+# HOSTS OF WEIGHTS FROM A FILE (section 4.8)
 
 # type: (array code, bits before the significand's 52, 23, 10 or 7, exponent of the least positive number)
 FLOATS = {"F64": ("Q", 52, -1074), "F32": (U32, 23, -149), "F16": ("H", 10, -24), "BF16": ("H", 7, -133)}
@@ -1071,50 +1480,23 @@ INTEGERS = {
     **{"I8": "b", "I16": "h", "I32": U32.lower(), "I64": "q"},
     **{"U8": "B", "U16": "H", "U32": U32, "U64": "Q"},
 }
-Sizes = dict[str, tuple[int, ...]]
 TENSORS = {R_Q: "R_Q", R_K: "R_K", R_V: "R_V", CODE_U: "U"}
-HOST_TENSORS = {*TENSORS.values(), "R_Vv", "R_Vo"}
 
 
 @dataclass(frozen=True)
 class Tensor:
     dtype: str
     sizes: tuple[int, ...]
-    data: memoryview
+    data: bytes = b""
 
     @property
     def code(self) -> str:
-        return type_code(self.dtype)
+        return INTEGERS[self.dtype] if self.dtype in INTEGERS else FLOATS[self.dtype][0]
 
 
-def type_code(dtype: str) -> str:
-    return INTEGERS[dtype] if dtype in INTEGERS else FLOATS[dtype][0]
-
-
-STREAM_LINE = b"residual true\n"  # of the canonical content of a host that has a residual stream
-Placed = tuple[str, tuple[int, ...], int, int]  # of a header: type, sizes, the first byte of the data and the one after
-
-
-@dataclass(frozen=True)
-class Header:
-    placed: dict[str, Placed]
-    residual: object  # what the metadata says of a residual stream: None, "true" or "false"
-
-    @property
-    def sizes(self) -> Sizes:
-        return {name: sizes for name, (_, sizes, *_) in self.placed.items()}
-
-    def streams(self) -> tuple[bool, ...]:
-        """Of hosts without and with a residual stream, those which the file can hold."""
-        return tuple(streamed for streamed in (False, True) if self.residual in (None, "true" if streamed else "false"))
-
-    def names(self, digests: tuple[str, str], streamed: bool) -> tuple[str, ...]:
-        """By which certificates name the file, of hosts without or with a residual stream."""
-        return digests[streamed : streamed + 1] if streamed in self.streams() else ()
-
-
-def read_header(handle: BinaryIO) -> Header:
-    """What a safetensors file of a host's tensors holds; Malformed if it is another file. No data is read."""
+def read_header(handle: BinaryIO) -> tuple[int, dict[str, Tensor]]:
+    """Where the data of a safetensors file start, and its tensors in the order of their data, which is not read; Malformed
+    if it is another file."""
     size = os.fstat(handle.fileno()).st_size
     length = int.from_bytes(handle.read(8), "little")
     if size < 8 or not 2 <= length <= min(size - 8, MAX_HEADER):
@@ -1125,167 +1507,82 @@ def read_header(handle: BinaryIO) -> Header:
         raise Malformed("not a safetensors file (its header is no JSON)") from None
     if not isinstance(header, dict):
         raise Malformed("not a safetensors file (its header is no object)")
-    metadata = header.pop("__metadata__", None)
-    if not header.keys() <= HOST_TENSORS:
-        raise Malformed("the file holds other tensors")
-    found: dict[str, Placed] = {}
-    entries = {
-        name: record(entry, f"tensor {quote(name)}", "dtype", "shape", "data_offsets") for name, entry in header.items()
-    }
-    for _, sizes, offsets in entries.values():
-        for numbers in (sizes, offsets):
-            if not isinstance(numbers, list) or any(type(n) is not int or n < 0 for n in numbers):
+    header.pop("__metadata__", None)
+    entries, end = [], 0
+    for name, value in header.items():
+        dtype, sizes, offsets = record(value, f"tensor {quote(name)}", "dtype", "shape", "data_offsets")
+        for numbers, most in ((sizes, 8), (offsets, 2)):
+            whole = isinstance(numbers, list) and all(type(n) is int and n >= 0 for n in numbers)
+            if not whole or len(numbers) > most:
                 raise Malformed("a tensor has no proper shape or offsets")
-        if len(sizes) > 8 or len(offsets) != 2:
-            raise Malformed("a tensor has no proper shape or offsets")
-    end = start = 8 + length
-    for name, (dtype, sizes, (begin, stop)) in sorted(entries.items(), key=lambda entry: entry[1][2]):
-        choice(dtype, f"type of {quote(name)}", *FLOATS, *INTEGERS)
-        if start + begin != end or stop - begin != math.prod(sizes) * array(type_code(dtype)).itemsize:
+        entries.append((offsets, name, Tensor(choice(dtype, "type of a tensor", *FLOATS, *INTEGERS), tuple(sizes))))
+    for offsets, name, tensor in sorted(entries, key=itemgetter(0)):
+        stop = end + math.prod(tensor.sizes) * array(tensor.code).itemsize
+        if offsets != [end, stop]:
             raise Malformed(f"tensor {quote(name)} does not take the place of its shape")
-        found[name], end = (dtype, tuple(sizes), start + begin, start + stop), start + stop
-    if end != size:
+        end = stop
+    if 8 + length + end != size:
         raise Malformed("the file does not end with its tensors")
-    return Header(found, metadata.get("residual") if isinstance(metadata, dict) else None)
+    return 8 + length, {name: tensor for _, name, tensor in sorted(entries, key=itemgetter(0))}
 
 
-def exponent_fields(tensor: Tensor) -> set[int]:
-    """The values that the exponents have in a tensor of floats, but for its zeros."""
-    code, bits, _ = FLOATS[tensor.dtype]
-    mask, step = 2 ** (8 * array(code).itemsize - 1 - bits) - 1, 2**16 * array(code).itemsize
-    found: set[int] = set()
-    for at in range(0, len(tensor.data), step):
-        numbers = swapped(array(code, tensor.data[at : at + step].tobytes()))
-        found.update({x >> bits & mask for x in numbers if x & (mask << bits | 2**bits - 1)})
-    return found
+def read_weights(path: str, claim: Claim) -> tuple[str, dict[str, Tensor]]:
+    """The digest and the tensors of a host of the claim's sizes; Malformed if the file holds something else. Data of other
+    files is not read."""
+    s, sha = claim.shape, hashlib.sha256()
+    lead = (s.heads,) if claim.tied else (s.layers, s.heads)
+    with open_regular(path, follow=True) as handle:
+        start, tensors = read_header(handle)
+        expected = {"R_Q": (*lead, s.m, s.head_dim), "R_K": (*lead, s.m, s.head_dim), "U": (s.m, s.d_out)}
+        if "R_Vv" in tensors:
+            inner = (tensors["R_Vv"].sizes or (0,))[-1]
+            expected |= {"R_Vv": (*lead, s.m, inner), "R_Vo": (*lead, inner, s.m)}
+        else:
+            expected |= {"R_V": (*lead, s.m, s.m)}
+        if {name: tensor.sizes for name, tensor in tensors.items()} != expected:
+            raise Malformed("the file holds other tensors")
+        handle.seek(start)
+        for name, tensor in tensors.items():
+            size = math.prod(tensor.sizes) * array(tensor.code).itemsize
+            tensors[name] = replace(tensor, data=handle.read(size))
+            if len(tensors[name].data) != size:
+                raise Malformed("a file of weights ended while it was read")
+    for name, tensor in sorted(tensors.items()):
+        sha.update(f"{name} {tensor.dtype} {','.join(map(str, tensor.sizes))}\n".encode())
+        sha.update(tensor.data)
+    sha.update(b"residual true\n" * s.residual)
+    return sha.hexdigest(), tensors
 
 
-def require_finite(tensors: dict[str, Tensor], numpy: bool) -> None:
+def find_weights(wanted: str, claim: Claim) -> dict[str, Tensor]:
+    """The tensors with this digest: in the files given, among the certificate's neighbours, in the folders given. What other
+    digest a file had before is remembered; one that is used has been hashed now."""
+    folders = [place for place in claim.options.weights if os.path.isdir(place)]
+    paths = [place for place in claim.options.weights if place not in folders]
+    for place in [claim.folder or ".", *folders]:
+        with suppress(OSError):
+            names = sorted(name for name in os.listdir(place) if name.endswith(".safetensors"))
+            paths += [os.path.join(place, name) for name in names]
+    for path in dict.fromkeys(paths):
+        key = (path, claim.shape.residual)
+        if claim.options.digests.get(key, wanted) == wanted:
+            with suppress(Malformed, OSError):
+                claim.options.digests[key], tensors = read_weights(path, claim)
+                if claim.options.digests[key] == wanted:
+                    return tensors
+    raise Malformed(
+        f"no weights of this shape with the digest {wanted[:16]}... beside the certificate or under --weights"
+    )
+
+
+def require_finite(tensors: dict[str, Tensor]) -> None:
+    """The largest exponent is that of infinities and NaN. It is in the last two bytes of a number."""
     for name, tensor in tensors.items():
         if tensor.dtype in FLOATS:
-            code, bits, _ = FLOATS[tensor.dtype]
-            if numpy:
-                good = numpy_module().finite(tensor)
-            else:  # the largest exponent is that of infinities and NaN
-                good = 2 ** (8 * array(code).itemsize - 1 - bits) - 1 not in exponent_fields(tensor)
-            if not good:
+            size, tops = array(tensor.code).itemsize // 2, swapped(array("H", tensor.data))
+            mask = {"F64": 0x7FF0, "F32": 0x7F80, "F16": 0x7C00, "BF16": 0x7F80}[tensor.dtype]
+            if any(top & mask == mask for top in set(tops[size - 1 :: size])):
                 raise Stop(f"{name} has an entry that is not finite")
-
-
-def canonical_digests(handle: BinaryIO, header: Header, keep: dict[str, bytes] | None = None) -> tuple[str, str]:
-    """Of the content without and with the line for a residual stream. It is read piece by piece; with `keep` each tensor is
-    read at once and kept there."""
-    sha = hashlib.sha256()
-    for name in sorted(header.placed):
-        dtype, sizes, at, stop = header.placed[name]
-        sha.update(f"{name} {dtype} {','.join(map(str, sizes))}\n".encode())
-        handle.seek(at)
-        while at < stop:
-            piece = handle.read(stop - at if keep is not None else min(2**20, stop - at))
-            if not piece:
-                raise Malformed("a file of weights ended while it was read")
-            sha.update(piece)
-            at += len(piece)
-            if keep is not None:
-                keep[name] = piece
-    plain = sha.hexdigest()
-    sha.update(STREAM_LINE)
-    return plain, sha.hexdigest()
-
-
-def host_sizes(s: Shape, tied: bool, inner: int | None) -> Sizes:
-    """The sizes that a host's tensors must have at this shape; `inner`: the width of factored values, None where there
-    are no factors."""
-    lead = (s.heads,) if tied else (s.layers, s.heads)
-    expected = {"R_Q": (*lead, s.m, s.head_dim), "R_K": (*lead, s.m, s.head_dim), "U": (s.m, s.d_out)}
-    if inner is None:
-        return expected | {"R_V": (*lead, s.m, s.m)}
-    return expected | {"R_Vv": (*lead, s.m, inner), "R_Vo": (*lead, inner, s.m)}
-
-
-def fits(header: Header, s: Shape, tied: bool) -> bool:
-    """Whether tensors have the sizes of such a host, whatever the inner width."""
-    inner = (header.sizes["R_Vv"] or (0,))[-1] if "R_Vv" in header.placed else None
-    return header.sizes == host_sizes(s, tied, inner)
-
-
-class WeightFiles:
-    """Where weights are looked for. In one run every folder is listed and every file hashed at most once to find them; and
-    a file is hashed anew when it is read for a certificate, so nothing rests on what is remembered here."""
-
-    def __init__(self) -> None:
-        self.listed: dict[str, dict[str, Header]] = {}  # by place
-        self.hashed: dict[str, tuple[str, str]] = {}  # by path
-
-    def headers(self, place: str) -> dict[str, Header]:
-        """The files of hosts in a folder, or the file."""
-        if place not in self.listed:
-            found = self.listed[place] = {}
-            try:
-                names = sorted(os.listdir(place)) if os.path.isdir(place) else [""]
-            except OSError:
-                names = []
-            for path in [os.path.join(place, name) if name else place for name in names]:
-                if path == place or path.endswith(".safetensors"):
-                    try:
-                        with open_regular(path, follow=True) as handle:
-                            found[path] = read_header(handle)
-                    except (Malformed, OSError):
-                        continue  # some other file
-        return self.listed[place]
-
-    def digests(self, path: str) -> tuple[str, str]:
-        if path not in self.hashed:
-            try:
-                with open_regular(path, follow=True) as handle:
-                    self.hashed[path] = canonical_digests(handle, read_header(handle))
-            except (Malformed, OSError):
-                self.hashed[path] = ("", "")
-        return self.hashed[path]
-
-    def find(self, digest: str, claim: Claim) -> dict[str, Tensor]:
-        """The tensors with this digest: those of the files given come first, then the certificate's neighbours, then
-        the folders given. Files whose sizes are those of the shape are hashed first."""
-        given, residual = claim.options.weights, claim.shape.residual
-        files = [place for place in given if not os.path.isdir(place)]
-        found: dict[str, Header] = {}
-        for place in [*files, claim.folder or ".", *given]:
-            found |= {path: header for path, header in self.headers(place).items() if path not in found}
-        for path in sorted(
-            found, key=lambda path: (path not in self.hashed, not fits(found[path], claim.shape, claim.tied))
-        ):
-            if path not in self.hashed and fits(found[path], claim.shape, claim.tied):  # read at once: likely the one
-                header, self.hashed[path], tensors = read_tensors(path)
-                if digest in header.names(self.hashed[path], residual):
-                    return tensors
-            elif digest in found[path].names(self.digests(path), residual):
-                header, digests, tensors = read_tensors(path)
-                if digest not in header.names(digests, residual):
-                    raise Malformed("the weights changed while they were read")
-                return tensors
-        if any(digest in header.names(self.digests(path), not residual) for path, header in found.items()):
-            raise Malformed(
-                f"the weights {digest[:16]}... are those of a host with{'out' * residual} a residual stream, and the shape "
-                f"says that there is {'one' if residual else 'none'}"
-            )
-        raise Malformed(f"no weights with the digest {digest[:16]}... beside the certificate or under --weights")
-
-
-def read_tensors(path: str) -> tuple[Header, tuple[str, str], dict[str, Tensor]]:
-    try:
-        with open_regular(path, follow=True) as handle:
-            header, kept = read_header(handle), dict[str, bytes]()
-            digests = canonical_digests(handle, header, kept)
-    except OSError as error:
-        raise Malformed(f"the weights cannot be read: {error.strerror}") from None
-    placed = header.placed.items()
-    return header, digests, {n: Tensor(kind, sizes, memoryview(kept.get(n, b""))) for n, (kind, sizes, *_) in placed}
-
-
-def require_host_tensors(tensors: dict[str, Tensor]) -> None:
-    values = {"R_Vv", "R_Vo"} if "R_Vv" in tensors else {"R_V"}
-    if tensors.keys() != {"R_Q", "R_K", "U", *values}:
-        raise Malformed(f"the weights have the tensors {', '.join(map(quote, sorted(tensors)))}")
 
 
 class WeightsHost:
@@ -1295,20 +1592,16 @@ class WeightsHost:
     def __init__(self, claim: Claim) -> None:
         assert claim.weights is not None
         self.s, self.tensors, self.tied = claim.shape, claim.weights, claim.tied
-        self.factored = "R_Vv" in self.tensors
-        self.inner = (self.tensors["R_Vv"].sizes or (0,))[-1] if self.factored else 0
-        for name, sizes in host_sizes(self.s, self.tied, self.inner if self.factored else None).items():
-            if self.tensors[name].sizes != sizes:
-                raise Stop(f"{name} has the shape {list(self.tensors[name].sizes)}, the certificate's is {list(sizes)}")
+        self.inner = self.tensors["R_Vv"].sizes[-1] if "R_Vv" in self.tensors else None
 
     def units(self, code: int) -> Fraction:
-        names = ["R_Vv", "R_Vo"] if code == R_V and self.factored else [TENSORS[code]]
+        names = [TENSORS[code]] if code != R_V or self.inner is None else ["R_Vv", "R_Vo"]
         types = [self.tensors[name].dtype for name in names]
         return math.prod((Fraction(2) ** FLOATS[t][2] for t in types if t in FLOATS), start=Fraction(1))
 
     def rows(self, code: int, layer: int, head: int, columns: int, p: int = 0) -> Iterator[list[int]]:
         """The integers of one matrix, row by row (modulo p in any representation, if p is given); layers from 1."""
-        if code != R_V or not self.factored:
+        if code != R_V or self.inner is None:
             yield from self.stored(TENSORS[code], layer, head, self.s.m, columns, p)
             return
         second = list(zip(*self.stored("R_Vo", layer, head, self.inner, columns, p), strict=True))
@@ -1316,52 +1609,31 @@ class WeightsHost:
             yield [sum(map(mul, row, column)) for column in second] if second else [0] * columns
 
     def stored(self, name: str, layer: int, head: int, height: int, width: int, p: int) -> Iterator[list[int]]:
+        tensor = self.tensors[name]
         number = 0 if name == "U" else head if self.tied else (layer - 1) * self.s.heads + head
-        return stored_rows(self.tensors[name], name, number, height, width, p)
-
-
-def stored_rows(tensor: Tensor, name: str, number: int, height: int, width: int, p: int = 0) -> Iterator[list[int]]:
-    """The rows of one of a tensor's matrices, in integers (modulo p, if p is given)."""
-    size = array(tensor.code).itemsize * width
-    start = number * height * size
-    if tensor.dtype not in FLOATS:
-        for at in (start + row * size for row in range(height)):
-            yield swapped(array(tensor.code, tensor.data[at : at + size].tobytes())).tolist()
-        return
-    _, bits, _ = FLOATS[tensor.dtype]
-    slope, offset = significands(tensor.dtype, p)
-    low = 2**bits - 1
-    for at in (start + row * size for row in range(height)):
-        row = swapped(array(tensor.code, tensor.data[at : at + size].tobytes()))
-        try:
+        size = array(tensor.code).itemsize * width
+        for at in (row * size for row in range(number * height, (number + 1) * height)):
+            row = swapped(array(tensor.code, tensor.data[at : at + size]))
+            if tensor.dtype not in FLOATS:
+                yield row.tolist()
+                continue
+            bits, (slope, offset) = FLOATS[tensor.dtype][1], significands(tensor.dtype, p)
+            low = 2**bits - 1
             yield [slope[x >> bits] * (x & low) + offset[x >> bits] for x in row]
-        except TypeError:  # the tables hold no number for exponents of infinities and NaN
-            raise Stop(f"{name} has an entry that is not finite") from None
 
 
 @lru_cache(maxsize=8)
-def significands(dtype: str, p: int) -> tuple[list[Any], list[Any]]:
+def significands(dtype: str, p: int) -> tuple[list[int], list[int]]:
     """For each value of sign and exponent: an entry's integer is slope * (its significand bits) + offset."""
     code, bits, _ = FLOATS[dtype]
     exponents = 2 ** (8 * array(code).itemsize - 1 - bits)
     # exponent fields 0 (subnormal) and 1 share a power of two; the last field is that of infinities and NaN
-    slope: list[Any] = [pow(2, max(k - 1, 0), p or None) for k in range(exponents - 1)] + [None]
-    offset = [0, *(x << bits for x in slope[1:-1]), None]
-    return slope + [x if x is None else -x for x in slope], offset + [x if x is None else -x for x in offset]
+    slope = [pow(2, max(k - 1, 0), p or None) for k in range(exponents - 1)] + [0]
+    offset = [0, *(x << bits for x in slope[1:])]
+    return slope + [-x for x in slope], offset + [-x for x in offset]
 
 
 DenseHost: TypeAlias = "RandomHost | WeightsHost"
-
-
-@dataclass(frozen=True)
-class GivenHost:
-    """Matrices R_V that stand in the certificate, and U the identity."""
-
-    s: Shape
-    values: Grid
-
-    def rows(self, code: int, layer: int, head: int, columns: int, p: int = 0) -> Iterator[list[int]]:
-        yield from unit_matrix(self.s.m) if code == CODE_U else self.values[(layer - 1) % len(self.values)][head]
 
 
 def dense_host(claim: Claim) -> DenseHost:
@@ -1370,251 +1642,70 @@ def dense_host(claim: Claim) -> DenseHost:
     return RandomHost(claim) if claim.weights is None else WeightsHost(claim)
 
 
+@dataclass(frozen=True)
+class GivenHost:
+    """Matrices R_Q, R_K and R_V by layer (one only if it is tied) and head, and U the identity."""
+
+    s: Shape
+    heads: list[list[tuple[Matrix, Matrix, Matrix]]]
+
+    def rows(self, code: int, layer: int, head: int, columns: int, p: int = 0) -> Iterator[list[int]]:
+        yield from unit_matrix(self.s.m) if code == CODE_U else self.heads[(layer - 1) % len(self.heads)][head][code]
+
+    def units(self, code: int) -> Fraction:
+        return Fraction(1)
+
+
 # ----------------------------------------------------------------------------------------------------
-# KERNEL 1: the layered product
-#
-# S_{L+1} = U and S_l = [R_Q^{l,h}, R_K^{l,h}, R_V^{l,h} S_{l+1} over all heads h] has the columns of R_all for l = 1; with a
-# residual stream S_{l+1} itself is a part of S_l, too. Weighted by a vector z, whose part for the words ending in w is meant by
-# z(w), this is
-#     R_all z = G_0(),   G_L(w) = U z_OV(w),
-#     G_{l-1}(w) = sum over h of  R_Q^{l,h} z_Q(w,h) + R_K^{l,h} z_K(w,h) + R_V^{l,h} G_l(w,h),
-# with a residual stream also G_l(w,0), head h being letter h + 1. W_all z is the same with W_Q, W_K, W_V W_O and no U.
-
-Entry = tuple[int, int, int, int]  # (part, number of the word, column within the word's block, value)
-Held: TypeAlias = dict[Any, int]  # a vector by its coordinates
-Wanted: TypeAlias = list[tuple[Held, int, int]]  # a vector, to which a column is to be added so many times
+# KINDS ABOUT RANKS (sections 5-8, 11)
 
 
-def by_layer(s: Shape, entries: Pairs) -> dict[int, list[Entry]]:
-    """The entries of z by the layer of their columns; those of the OV columns under L + 1, as part 2."""
-    half = s.head_dim * s.readers(s.layers)
-    result: dict[int, list[Entry]] = {}
-    for position, value in entries:
-        if position >= 2 * half:
-            word, column = divmod(position - 2 * half, s.d_out)
-            result.setdefault(s.layers + 1, []).append((2, word, column, value))
-            continue
-        part, position = divmod(position, half)
-        word, column = divmod(position, s.head_dim)  # the word's number among all, by length
-        layer = bisect.bisect(range(s.layers + 1), word, key=s.readers)  # least with word < readers(layer)
-        result.setdefault(layer, []).append((part, word - s.readers(layer - 1), column, value))
-    return result
+def pull_back(host: IndexHost, lists: list[list[Run]], depth: int, stream: bool) -> list[list[Run]]:
+    """R_w x for every word w of length `depth` in lexicographic order and, within it, every x of `lists`; with `stream`
+    words over the letters 0 ... H.
+
+    R_w = R_V^{1,h_1} ... R_V^{depth,h_depth} acts on columns from its last factor on, so each round prepends
+    a letter to all words at once, and the words share the work on their common endings."""
+    for layer in range(depth, 0, -1):
+        longer = list(lists) if stream else []  # letter 0 leaves all as it is
+        for head in range(host.H):
+            for runs in lists:
+                kept = []
+                for block, offset, width in runs:
+                    if (step := host.move(layer, head, block)) is not None:
+                        target, shift, limit = step
+                        if (moved := min(width, limit - offset)) > 0:
+                            kept.append((target, offset + shift, moved))
+                longer.append(kept)
+        lists = longer
+    return lists
 
 
-def include(vector: Held, more: Held, scale: int = 1) -> None:
-    for i, x in more.items():
-        vector[i] = vector.get(i, 0) + scale * x
+def traced(host: IndexHost, lengths: Iterable[int], stream: bool) -> Iterator[tuple[list[Run], int]]:
+    """The columns of R_all, one reader and word after the other: what runs they are, and how many columns. Outputs are
+    those of words of these lengths; with `stream` words have the letter 0, too."""
+    for part in (0, 1):
+        for layer in range(1, host.L + 1):
+            reads = [host.reads(part, layer, head) for head in range(host.H)]
+            yield from ((runs, host.d) for runs in pull_back(host, reads, layer - 1, stream))
+    for length in lengths:
+        yield from ((runs, host.out) for runs in pull_back(host, [host.outputs()], length, stream))
 
 
-class IndexVectors:
-    """Vectors of a host of runs."""
-
-    q = 0
-
-    def __init__(self, host: IndexHost) -> None:
-        self.host = host
-
-    def read(self, code: int, layer: int, head: int, wanted: Wanted) -> None:
-        """Adds multiples of columns to vectors."""
-        runs = self.host.outputs() if code == CODE_U else self.host.reads(code, layer, head)
-        for vector, column, value in wanted:
-            include(vector, {(block, offset + column): value for block, offset, width in runs if column < width})
-
-    def times(self, layer: int, head: int, wanted: list[tuple[Held, Held]]) -> None:
-        """Adds R_V times the second vector to the first one."""
-        for target, vector in wanted:
-            for (block, offset), value in vector.items():
-                step = self.host.move(layer, head, block)
-                if value and step is not None and offset < step[2]:
-                    include(target, {(step[0], offset + step[1]): value})
-
-
-class DenseVectors:
-    """Vectors of a host of integer matrices."""
-
-    q = 0
-
-    def __init__(self, host: DenseHost | GivenHost) -> None:
-        self.host, self.s = host, host.s
-
-    def read(self, code: int, layer: int, head: int, wanted: Wanted) -> None:
-        for i, row in enumerate(self.host.rows(code, layer, head, self.s.d_out if code == CODE_U else self.s.head_dim)):
-            for vector, column, value in wanted:
-                vector[i] = vector.get(i, 0) + row[column] * value
-
-    def times(self, layer: int, head: int, wanted: list[tuple[Held, Held]]) -> None:
-        lists = [(target, [vector.get(i, 0) for i in range(self.s.m)]) for target, vector in wanted]
-        for i, row in enumerate(self.host.rows(R_V, layer, head, self.s.m)):
-            for target, vector in lists:
-                target[i] = target.get(i, 0) + sum(map(mul, row, vector))
-
-
-class TargetVectors:
-    """Vectors of a target, in integers or modulo q; a tied one has its matrices under layer 0."""
-
-    def __init__(self, target: Target, tied: bool, q: int = 0) -> None:
-        self.target, self.tied, self.q = target, tied, q
-
-    def applied(self, name: str, layer: int, head: int, vector: Held) -> Held:
-        found = {}
-        for i, row in self.target.get((name, 0 if self.tied else layer, head), {}).items():
-            total = sum(x * vector[j] for j, x in row.items() if j in vector)
-            if total := total % self.q if self.q else total:
-                found[i] = total
-        return found
-
-    def read(self, code: int, layer: int, head: int, wanted: Wanted) -> None:
-        for vector, column, value in wanted:
-            include(
-                vector,
-                {column: value} if code == CODE_U else self.applied("W_" + "QK"[code], layer, head, {column: value}),
-            )
-
-    def times(self, layer: int, head: int, wanted: list[tuple[Held, Held]]) -> None:
-        for target, vector in wanted:
-            include(target, self.applied("W_V", layer, head, self.applied("W_O", layer, head, vector)))
-
-
-def layered(s: Shape, layers: dict[int, list[Entry]], system: IndexVectors | DenseVectors | TargetVectors) -> Held:
-    """G_0() by its nonzero coordinates. Only words on the way to a nonzero entry of z are visited. The words of z_Q and
-    z_K are numbered n H + h, n the number of w among those of its length."""
-
-    def read(into: dict[int, Held], code: int, layer: int, found: list[Entry]) -> None:
-        up = 1 if code == CODE_U else s.heads
-        by_head: dict[int, Wanted] = {}
-        for _, word, column, value in found:
-            by_head.setdefault(word % up, []).append((into.setdefault(word // up, {}), column, value))
-        for head, wanted in by_head.items():
-            system.read(code, layer, head, wanted)
-
-    vectors: dict[int, Held] = {}
-    read(vectors, CODE_U, 1, layers.get(s.layers + 1, []))
-    for layer in range(s.layers, 0, -1):
-        shorter: dict[int, Held] = {}
-        by_letter: dict[int, list[tuple[Held, Held]]] = {}
-        for word, vector in vectors.items():
-            parent, letter = divmod(word, s.letters)
-            by_letter.setdefault(letter, []).append((shorter.setdefault(parent, {}), vector))
-        for letter, wanted in by_letter.items():
-            if s.residual and letter == 0:
-                for target, vector in wanted:
-                    include(target, vector)
-            else:
-                system.times(layer, letter - s.residual, wanted)
-        for code in (R_Q, R_K):
-            read(shorter, code, layer, [entry for entry in layers.get(layer, []) if entry[0] == code])
-        vectors = shorter
-    return {i: x for i, x in vectors.get(0, {}).items() if (x % system.q if system.q else x)}
-
-
-def in_units(host: DenseHost, layers: dict[int, list[Entry]]) -> dict[int, list[Entry]]:
-    """The entries of z times the units of their columns of R_all, and a common denominator: what is left are the
-    integers of the matrices. A column of a word has the unit of its reader and, for each letter that is a head, that of
-    R_V."""
-    s, powers = host.s, dict[tuple[int, int], Fraction]()
-
-    def unit(layer: int, part: int, word: int) -> Fraction:
-        moved, word = layer - 1, word if part == 2 else word // s.heads
-        if s.residual:
-            moved = 0
-            while word:
-                word, letter = divmod(word, s.letters)
-                moved += letter > 0
-        if (moved, part) not in powers:
-            powers[moved, part] = host.units(R_V) ** moved * host.units(CODE_U if part == 2 else part)
-        return powers[moved, part]
-
-    found = [(layer, entry, unit(layer, *entry[:2])) for layer, entries in layers.items() for entry in entries]
-    common = math.lcm(*(factor.denominator for *_, factor in found))
-    result: dict[int, list[Entry]] = {}
-    for layer, (part, word, column, value), factor in found:
-        result.setdefault(layer, []).append((part, word, column, int(value * factor * common)))
-    return result
-
-
-def require_kernel(claim: Claim, z: Pairs) -> None:
-    """R_all z = 0, exactly."""
-    s, kind = claim.shape, index_kind(claim)
-    layers = by_layer(s, z)
-    if kind is not None:
-        product = layered(s, layers, IndexVectors(kind(s)))
-    else:
-        host = dense_host(claim)
-        product = layered(s, in_units(host, layers), DenseVectors(host))
-    if product:
-        raise Stop("R_all z is not zero")
-
-
-class Packing:
-    """Rows modulo p as one integer each, so that a linear combination of rows runs inside the interpreter's
-    big integers. A row a_0, a_1, ... (0 <= a_j < p) is packed as sum a_j 2^(8 w j).
-
-    A combination takes `terms` rows with coefficients |c| <= (p-1)/2 (below 2^30: one digit in CPython). Its
-    entries have size at most B := terms*(p-1)/2*p. Adding B, a multiple of p, to each makes them lie in
-    0..2B, and 2B < 2^(8w): so the slots of the sum are exactly these entries, and one reduction at the end
-    is enough."""
-
-    def __init__(self, p: int, terms: int) -> None:
-        self.p, self.half = p, (p - 1) // 2
-        self.bias = terms * self.half * p
-        self.bytes = ((2 * self.bias).bit_length() + 7) // 8
-
-    def balanced(self, numbers: Iterable[int]) -> list[int]:
-        p, half = self.p, self.half
-        return [(x + half) % p - half for x in numbers]
-
-    def pack(self, row: array[int]) -> int:
-        raw, w = swapped(row[:]).tobytes(), self.bytes
-        slots = bytearray(len(row) * w)
-        for byte in range(min(4, w)):  # an entry is below p, and p < 2^(8w)
-            slots[byte::w] = raw[byte::4]
-        return int.from_bytes(slots, "little")
-
-    def biases(self, columns: int) -> int:
-        return int.from_bytes(self.bias.to_bytes(self.bytes, "little") * columns, "little")
-
-    def unpack(self, packed: int, columns: int) -> array[int]:
-        """The entries modulo p."""
-        p, w, number = self.p, self.bytes, int.from_bytes
-        raw = packed.to_bytes(columns * w, "little")
-        return array(U32, [number(raw[j : j + w], "little") % p for j in range(0, columns * w, w)])
-
-
-def dense_matrix(host: DenseHost, p: int, queries: int | None = None, gauges: Grid | None = None) -> list[array[int]]:
-    """The rows of R_all modulo p, with the columns in another order (which does not change the rank); with `queries`,
-    only the first so many of the d columns of every R_Q are used; with `gauges`, those of R_Q C^T.
-
-    Built from the last layer: S_{L+1} = U and S_l = [R_Q^{l,h}, R_K^{l,h}, R_V^{l,h} S_{l+1} over all h], so that S_1
-    has the columns of R_all; with a residual stream S_{l+1} itself is a part of S_l, too. A tied host's matrices are
-    drawn again in every layer, not kept."""
-    s = host.s
-    packing = Packing(p, s.m)
-    rows = [array(U32, [x % p for x in row]) for row in host.rows(CODE_U, 1, 0, s.d_out, p)]
-    for layer in range(s.layers, 0, -1):
-        columns = len(rows[0])
-        packed, biases = [packing.pack(row) for row in rows], packing.biases(columns)
-        reads: list[Iterator[list[int]]] = []
-        for code, width in ((R_Q, queries), (R_K, None)):
-            for h in range(s.heads):
-                change: Callable[[list[int]], list[int]] = itemgetter(slice(width))
-                if code == R_Q and gauges is not None:
-                    change = partial(times_transposed, gauges[0 if host.tied else layer - 1][h])
-                reads.append(map(change, host.rows(code, layer, h, s.head_dim, p)))
-        values = [host.rows(R_V, layer, h, s.m, p) for h in range(s.heads)]
-        below, rows = rows, []
-        for i in range(s.m):
-            row = array(U32, [x % p for x in chain.from_iterable(map(next, reads))])
-            if s.residual:
-                row.extend(below[i])
-            for matrix in values:
-                total = sum(map(mul, packing.balanced(next(matrix)), packed), biases)
-                row.extend(packing.unpack(total, columns))
-            rows.append(row)
-    return rows
-
-
-def times_transposed(matrix: Matrix, row: list[int]) -> list[int]:
-    return [sum(map(mul, row, other)) for other in matrix]
+def require_first_rows(host: IndexHost, blocks: Iterator[tuple[list[Run], int]], columns: int) -> None:
+    """The first rows in which the columns are not zero are all different: then the columns are independent. Every run starts
+    at the columns' block, so that the run that begins first has the first row of each of them."""
+    seen, column = bytearray(host.end), 0
+    for runs, width in blocks:
+        start, limit = min(((host.first(block) + offset, limit) for block, offset, limit in runs), default=(0, 0))
+        if limit < width:
+            raise Stop(f"one of the {width} columns from {column} on is zero")
+        if start + width > host.end or seen.find(1, start, start + width) >= 0:
+            raise Stop(f"the columns from {column} on begin in a row where another one begins")
+        seen[start : start + width] = b"\1" * width
+        column += width
+    if column != columns:
+        raise Stop(f"R_all has {column} columns instead of {columns}")
 
 
 # The vectors x and T(w) of a witness, of all words of one length and all probes, are numbered probe * (words of that length)
@@ -1661,113 +1752,6 @@ def times_probes(host: DenseHost, p: int, x: list[array[int]]) -> list[array[int
     return rows
 
 
-def target_row(s: Shape, target: Target, tied: bool, i: int, p: int) -> array[int]:
-    """Row i of W_all modulo p. Only words w with a nonzero row i of M_w are followed."""
-    row = array(U32, bytes(4 * s.columns))
-    half = s.head_dim * s.readers(s.layers)
-    none: dict[int, dict[int, int]] = {}
-    rows = {0: {i: 1}}  # the number of w among the words of its length -> row i of M_w
-    for layer in range(1, s.layers + 1):
-        longer = {word * s.letters: vector for word, vector in rows.items()} if s.residual else {}
-        for word, vector in rows.items():
-            for head in range(s.heads):
-                at = (0 if tied else layer, head)
-                start = s.head_dim * (s.readers(layer - 1) + word * s.heads + head)
-                for first, tensor in ((start, "W_Q"), (half + start, "W_K")):
-                    for j, x in sparse_times(vector, target.get((tensor, *at), none), p).items():
-                        row[first + j] = x
-                moved = sparse_times(vector, target.get(("W_V", *at), none), p)
-                if moved := sparse_times(moved, target.get(("W_O", *at), none), p):
-                    longer[word * s.letters + head + s.residual] = moved
-        rows = longer
-    for word, vector in rows.items():
-        for j, x in vector.items():
-            row[2 * half + word * s.d_out + j] = x
-    return row
-
-
-def sparse_times(row: dict[int, int], matrix: dict[int, dict[int, int]], p: int) -> dict[int, int]:
-    result: dict[int, int] = {}
-    for i, x in row.items():
-        for j, y in matrix.get(i, {}).items():
-            result[j] = (result.get(j, 0) + x * y) % p
-    return {j: x for j, x in result.items() if x}
-
-
-# ----------------------------------------------------------------------------------------------------
-# KERNEL 2: the rank witness
-#
-# Columns are independent if they have a triangle of ones, or an inverse of some of their rows modulo a prime, or if they
-# are independent modulo a prime: a minor that is nonzero there is nonzero. No rank that is too small modulo a prime shows
-# anything. Units scale columns of R_all by nonzero constants and leave the rank as it is.
-
-
-def pull_back(host: IndexHost, lists: list[list[Run]], depth: int, stream: bool) -> list[list[Run]]:
-    """R_w x for every word w of length `depth` in lexicographic order and, within it, every x of `lists`; with `stream`
-    words over the letters 0 ... H.
-
-    R_w = R_V^{1,h_1} ... R_V^{depth,h_depth} acts on columns from its last factor on, so each round prepends
-    a letter to all words at once, and the words share the work on their common endings."""
-    for layer in range(depth, 0, -1):
-        longer = list(lists) if stream else []  # letter 0 leaves all as it is
-        for head in range(host.H):
-            for runs in lists:
-                kept = []
-                for block, offset, width in runs:
-                    if (step := host.move(layer, head, block)) is not None:
-                        target, shift, limit = step
-                        if (moved := min(width, limit - offset)) > 0:
-                            kept.append((target, offset + shift, moved))
-                longer.append(kept)
-        lists = longer
-    return lists
-
-
-def traced(host: IndexHost, lengths: Iterable[int], stream: bool) -> Iterator[tuple[list[Run], int]]:
-    """The columns of R_all, one reader and word after the other: what runs they are, and how many columns. Outputs are
-    those of words of these lengths; with `stream` words have the letter 0, too."""
-    for part in (0, 1):
-        for layer in range(1, host.L + 1):
-            reads = [host.reads(part, layer, head) for head in range(host.H)]
-            yield from ((runs, host.d) for runs in pull_back(host, reads, layer - 1, stream))
-    for length in lengths:
-        yield from ((runs, host.out) for runs in pull_back(host, [host.outputs()], length, stream))
-
-
-def require_triangle(
-    host: IndexHost, blocks: Iterator[tuple[list[Run], int]], rows: array[int] | None, columns: int, units: bool
-) -> None:
-    """Column c has a 1 in row rows[c], which is zero in every column after c: these rows are a triangular matrix with
-    unit diagonal. With `units` each column has one 1, and without `rows` these are in the rows that the definitions
-    say."""
-    seen, column = bytearray(min(host.s.m, columns)), 0  # rows of the columns before
-    for runs, width in blocks:
-        start = host.first(runs[0][0]) + runs[0][1] if runs else 0
-        if len(runs) == 1 and runs[0][2] == width:
-            # every run starts at the block's column 0, so all these columns are unit vectors
-            if rows is not None and rows[column : column + width] != array(U32, range(start, start + width)):
-                wrong = next(c for c in range(width) if rows[column + c] != start + c)
-                said = f"in row {start + wrong}, not in row {rows[column + wrong]}"
-                raise Stop(f"column {column + wrong} of R_all has its 1 {said}")
-            if start + width > len(seen) or seen.find(1, start, start + width) >= 0:
-                raise Stop(f"the rows of the columns from {column} on are not new rows below m")
-            seen[start : start + width] = b"\1" * width
-            column += width
-            continue
-        if units or rows is None:
-            raise Stop(f"the columns from {column} on are not unit vectors")
-        for j in range(width):
-            ones = [host.first(block) + offset + j for block, offset, limit in runs if j < limit]
-            if rows[column] not in ones:
-                raise Stop(f"column {column} of R_all has no 1 in row {rows[column]}")
-            if met := [row for row in ones if seen[row]]:
-                raise Stop(f"column {column} of R_all has a 1 in row {met[0]}, that of a column before it")
-            seen[rows[column]] = 1
-            column += 1
-    if column != columns:
-        raise Stop(f"R_all has {column} columns instead of {columns}")
-
-
 def require_inverse(host: DenseHost, p: int, chosen: array[int], inverse: array[int], numpy: bool) -> None:
     """B (R_all x)[chosen] = x modulo p for random vectors x, drawn here after the certificate is fixed. A wrong B
     passes with probability at most 1/p for each, 2^-100 in all."""
@@ -1805,77 +1789,310 @@ def probes(p: int) -> int:
     return k
 
 
-PANEL = 64
-Pivots: TypeAlias = "list[tuple[int, array[int]]]"  # (column, row): row[column] is 1, and 0 in all others
+@dataclass
+class Permutation(Kind):
+    """Every column of R_all is traced, block by block, through the definitions of R_V, R_Q, R_K and U. If they begin in
+    different rows, then rank R_all = M. For tied hosts and tied targets with a residual stream columns of R_all and W_all
+    repeat alike; those looked at are the words without the letter 0, of outputs of all lengths up to L."""
+
+    name = "rank-permutation"
+    targets = TARGETS[:2]
+    stored = False
+    constructions = staticmethod(lambda claim: tuple(RESIDUAL_HOSTS) if claim.shape.residual else PERMUTATIONS)
+
+    @classmethod
+    def reduced(cls, claim: Claim) -> bool:
+        return claim.shape.residual and claim.construction == "tied"
+
+    @classmethod
+    def columns(cls, claim: Claim) -> int:
+        return claim.shape.reduced_columns if cls.reduced(claim) else claim.shape.columns
+
+    @classmethod
+    def read_host(cls, claim: Claim, host: dict[str, Any]) -> None:
+        super().read_host(claim, host)
+        reduced, one = cls.reduced(claim), claim.shape.layers == 1
+        if claim.targets != ("all tied" if reduced else "all untied") and not (reduced and one):
+            raise Malformed(f"{claim.construction} at {claim.shape} is not for {claim.targets} targets")
+
+    def rank(self) -> tuple[int, str]:
+        return self.columns(self.claim), "2dS + d_out (1 + S)" if self.reduced(self.claim) else "M"
+
+    def check(self) -> None:
+        s, kind, reduced = self.claim.shape, index_kind(self.claim), self.reduced(self.claim)
+        assert kind is not None
+        lengths = range(0 if reduced else s.layers, s.layers + 1)
+        host = kind(s)
+        require_first_rows(host, traced(host, lengths, stream=s.residual and not reduced), self.columns(self.claim))
 
 
-def clear(
-    row: array[int], heads: list[int], packed: list[int], packing: Packing, keep: bytes | None = None
-) -> array[int]:
-    """The row minus the combination of the packed pivot rows that makes it zero in their pivot columns
-    `heads`; with `keep`, only the columns that it flags (and that the packed rows consist of)."""
-    coefficients = packing.balanced(-row[column] for column in heads)
-    if keep is not None:
-        row = array(U32, compress(row, keep))
-    start = packing.pack(row) + packing.biases(len(row))
-    return packing.unpack(sum(map(mul, coefficients, packed), start), len(row))
+def require_rank_of_host(kind: Kind, p: int, columns: int, name: str) -> None:
+    """What every rank modulo a prime needs."""
+    require_prime(p)
+    if kind.claim.shape.m < columns:
+        raise Stop(f"the rank is at most m = {figure(kind.claim.shape.m)} and {name} = {figure(columns)}")
 
 
-def echelon(rows: list[array[int]], packing: Packing) -> Pivots:
-    """A basis of the row space in which every row has a pivot column that is zero in all others."""
-    if len(rows) == 1:
-        row, p = rows[0], packing.p
-        column = next((j for j, x in enumerate(row) if x), None)
-        if column is None:
-            return []
-        inverse = pow(row[column], -1, p)
-        return [(column, array(U32, [x * inverse % p for x in row]))]
-    middle = len(rows) // 2
-    upper = echelon(rows[:middle], packing)
-    heads, packed = [column for column, _ in upper], [packing.pack(row) for _, row in upper]
-    lower = echelon([clear(row, heads, packed, packing) for row in rows[middle:]], packing)
-    heads, packed = [column for column, _ in lower], [packing.pack(row) for _, row in lower]
-    return [(column, clear(row, heads, packed, packing)) for column, row in upper] + lower
+@dataclass
+class Modular(Kind, several=True):
+    """R_all is formed as an integer matrix, by the definitions of the host or from a file, modulo a prime. If its
+    columns are independent there, the rank over the rationals is M."""
+
+    name = "rank-modular"
+    prime: int = given(prime)
+
+    constructions = staticmethod(lambda claim: RANDOM)
 
 
-def rank_reaches(rows: list[array[int]], p: int, wanted: int) -> bool:
-    """Whether the rank modulo p is at least `wanted`. Consumes `rows`.
-
-    A panel of rows is brought to echelon form and cleared from all others, all its pivots at once; its pivot
-    columns are then zero there and are left out. A panel row that depends on the others is dropped."""
-    packing = Packing(p, PANEL + 1)  # a row itself counts as a term with coefficient 1
-    columns = len(rows[0])
-    while wanted > 0:
-        if min(len(rows), columns) < wanted:
-            return False
-        pivots = echelon(rows[:PANEL], packing)
-        heads = [column for column, _ in pivots]
-        taken = set(heads)
-        keep = bytes(column not in taken for column in range(columns))
-        columns -= len(heads)
-        wanted -= len(heads)
-        packed = [packing.pack(array(U32, compress(row, keep))) for _, row in pivots]
-        del rows[:PANEL]
-        if len(rows) >= wanted > 0:
-            for number, row in enumerate(rows):
-                rows[number] = clear(row, heads, packed, packing, keep)
-    return True
+def host_rank_reaches(claim: Claim, p: int, wanted: int, queries: int | None = None) -> bool:
+    """Whether the rank of R_all, or of a test matrix, modulo p is so large."""
+    if claim.options.numpy:
+        return bool(numpy_module().columns_independent(dense_host(claim), p, wanted, queries))
+    return rank_reaches(dense_matrix(dense_host(claim), p, queries), p, wanted)
 
 
-def is_prime(n: int, bases: Iterable[int] = (2, 3, 5, 7)) -> bool:
-    """Miller-Rabin for odd n; the bases 2, 3, 5, 7 decide every n < 3 215 031 751."""
-    odd = (n - 1) // ((n - 1) & (1 - n))
-    twos = ((n - 1) // odd).bit_length() - 1
-    for base in bases:
-        x = pow(base, odd, n)
-        if x not in (1, n - 1) and not any((x := x * x % n) == n - 1 for _ in range(twos - 1)):
-            return False
-    return True
+@dataclass
+class Recompute(Modular):
+    """Kernel: layered product (all columns), rank witness (elimination: this form has no witness)."""
+
+    method = "recompute"
+    matrix: ClassVar[str] = "R_all"
+    queries: ClassVar[Any] = staticmethod(lambda s: s.head_dim)  # columns of every R_Q that are looked at
+
+    def check(self) -> None:
+        claim, p, (columns, name), queries = self.claim, self.prime, self.rank(), self.queries(self.claim.shape)
+        require_rank_of_host(self, p, columns, name)
+        if not host_rank_reaches(claim, p, columns, queries):
+            raise Stop(f"the rank of {self.matrix} modulo {p} is below {name} = {columns}")
 
 
-def require_prime(p: int) -> None:
-    if p % 2 == 0 or not (p in (3, 5, 7) if p < 11 else is_prime(p)):
-        raise Stop(f"{p} is not an odd prime")
+@dataclass
+class Witness(Modular):
+    """Kernel: layered product (R_all x), rank witness (an inverse of M rows)."""
+
+    method = "witness"
+    rows: Any = given(residues(lambda claim: claim.shape.columns))
+    inverse: Any = given(
+        residues(
+            lambda claim: claim.shape.columns**2,
+            lambda c: "B" if c.read["prime"] < 2**8 else "H" if c.read["prime"] < 2**16 else U32,
+        )
+    )
+
+    def __post_init__(self) -> None:
+        if any(later <= earlier for earlier, later in pairwise(self.rows)):
+            raise Malformed("rows do not increase strictly")
+
+    def check(self) -> None:
+        s, p = self.claim.shape, self.prime
+        require_rank_of_host(self, p, s.columns, "M")
+        rows, inverse = unsigned(self.rows, "rows"), unsigned(self.inverse, "inverse")
+        if rows[-1] >= s.m:
+            raise Stop(f"row {rows[-1]} is not below m = {s.m}")
+        largest = numpy_module().largest(inverse) if self.claim.options.numpy else max(inverse)
+        if largest >= p:
+            raise Stop(f"the inverse has an entry {largest}, not below p = {p}")
+        require_inverse(dense_host(self.claim), p, rows, inverse, self.claim.options.numpy)
+
+
+@dataclass
+class LinearTest(Recompute):
+    """As `recompute`, with the first d_in of the d columns of every R_w R_Q. If the columns are independent, some E gives
+    keys (M_w 0) and queries that begin with M_w A: then all logits are those of the target."""
+
+    name = "linear-test"
+    method = "recompute"
+    notions = ("attention-matching",)
+    brief = False
+    matrix = "the test matrix"
+    queries = staticmethod(lambda s: s.d_in)
+
+    @classmethod
+    def columns(cls, claim: Claim) -> int:
+        return claim.shape.columns - (claim.shape.head_dim - claim.shape.d_in) * claim.shape.readers(claim.shape.layers)
+
+    @classmethod
+    def read_host(cls, claim: Claim, host: dict[str, Any]) -> None:
+        if not claim.shape.d_in == claim.shape.d_out <= claim.shape.head_dim:
+            raise Malformed(f"the linear test is for d_in = d_out <= d, the shape is {claim.shape}")
+        super().read_host(claim, host)
+
+    def rank(self) -> tuple[int, str]:
+        return self.columns(self.claim), "the number of its columns"
+
+
+TARGET = ("W_Q", "W_K", "W_V", "W_O")
+
+
+def target_sizes(s: Shape) -> dict[str, tuple[int, int]]:
+    """Of the matrices of a target of width d_in."""
+    inwards = (s.d_in, s.head_dim)
+    return {"W_Q": inwards, "W_K": inwards, "W_V": inwards, "W_O": inwards[::-1]}
+
+
+def target_host(s: Shape, tensors: dict[tuple[str, int, int], Matrix], tied: bool, q: int = 0) -> GivenHost:
+    """A target of width d_in = d_out as a host, whose R_all is W_all; with q its values are reduced modulo q."""
+
+    def head(layer: int, h: int) -> tuple[Matrix, Matrix, Matrix]:
+        w_q, w_k, w_v, w_o = (tensors[name, layer, h] for name in TARGET)
+        values = [[sum(map(mul, row, column)) for column in zip(*w_o, strict=True)] for row in w_v]
+        return w_q, w_k, [[x % q for x in row] for row in values] if q else values
+
+    layers = [0] if tied else range(1, s.layers + 1)
+    return GivenHost(replace(s, m=s.d_in), [[head(layer, h) for h in range(s.heads)] for layer in layers])
+
+
+def require_target(s: Shape) -> None:
+    if 4 * s.heads * s.layers * s.d_in * s.head_dim > MAX_NUMBERS:
+        raise OverLimit(f"a target at {s} has more than {MAX_NUMBERS} numbers")
+
+
+def sparse_target(value: Any, what: str, claim: Claim) -> GivenHost:
+    """A target by its nonzero entries [tensor, l, h, i, j, v], in increasing order, as a host; modulo the prime if one has
+    been read."""
+    s, tied, p, sizes = claim.shape, claim.targets in TIED, claim.read.get("prime", 0), target_sizes(claim.shape)
+    entries: dict[tuple[Any, ...], int] = {}
+    last: tuple[Any, ...] = ()
+    for tensor, layer, head, i, j, v in many(tuple_of(one_of(*sorted(sizes)), *[entry] * 5))(value, what, claim):
+        place, (height, width) = (tensor, layer, head, i, j), sizes[tensor]
+        if not (0 <= head < s.heads and 0 <= i < height and 0 <= j < width):
+            raise Malformed(f"an entry of {tensor} lies outside")
+        if layer != 0 if tied else not 1 <= layer <= s.layers:
+            raise Malformed(f"an entry of {tensor} is at layer {figure(layer)}")
+        if place <= last or v == 0:
+            raise Malformed("the entries of a target do not increase strictly, or one is 0")
+        entries[place] = v % p if p else v
+        last = place
+    require_target(s)
+    heads = product_of(TARGET, [0] if tied else range(1, s.layers + 1), range(s.heads))
+    tensors = {at: [[0] * sizes[at[0]][1] for _ in range(sizes[at[0]][0])] for at in heads}
+    for (*at, i, j), v in entries.items():
+        tensors[*at][i][j] = v
+    return target_host(s, tensors, tied)
+
+
+@dataclass
+class Deficient(Kind, several=True):
+    """Some target is missed."""
+
+    name = "rank-deficient"
+    proves = ("not universal",)
+    targets = TARGETS[:2]
+
+    @classmethod
+    def read_host(cls, claim: Claim, host: dict[str, Any]) -> None:
+        require_squares(claim, where=claim.targets == "all tied")
+        super().read_host(claim, host)
+
+
+@dataclass
+class TooFewRows(Deficient):
+    """m < M bounds the rank."""
+
+    method = "dimension"
+
+    serves = staticmethod(lambda claim: claim.targets == "all untied")
+
+    def check(self) -> None:
+        m, columns = self.claim.shape.m, self.claim.shape.columns
+        if m >= columns:
+            raise Stop(f"m = {figure(m)} is not below M = {figure(columns)}")
+
+
+@dataclass
+class KernelVector(Deficient):
+    """R_all z = 0 in exact integers, with z_c != 0. Then E R_all z = 0 for every E, whereas W_all z != 0 for the target
+    that isolates column c. With a residual stream no target isolates a column, but the one routed along its word shows no
+    other entry of z if none of them has a word with fewer letters (section 7). Kernel: layered product."""
+
+    method = "kernel-vector"
+    column: int = given(number(0, lambda c: c.shape.columns))
+    z: Pairs = given(pairs(lambda c: c.shape.columns))
+
+    serves = staticmethod(lambda claim: claim.targets == "all untied")
+
+    def check(self) -> None:
+        s = self.claim.shape
+        if self.column not in dict(self.z):
+            raise Stop(f"z is zero at column {figure(self.column)}")
+        if s.residual and route(s, self.column) > min(route(s, position) for position, _ in self.z):
+            raise Stop(f"column {figure(self.column)} has not the fewest letters among those of z")
+        require_kernel(self.claim, self.z)
+
+
+def route(s: Shape, column: int) -> tuple[bool, int]:
+    """Whether the column is read by a head, and how many letters of its word, but for that head, are not 0."""
+    ((_, ((part, word, _, _),)),) = by_layer(s, [(column, 1)]).items()
+    word, letters = word if part == 2 else word // s.heads, 0
+    while word:
+        word, letter = divmod(word, s.letters)
+        letters += letter > 0
+    return part < 2, letters
+
+
+@dataclass
+class TiedTargetMiss(Deficient):
+    """R_all z = 0 and W_all z != 0 for a tied target that is given, in exact integers. Kernel: layered product,
+    twice."""
+
+    method = "tied-target"
+    row: int = given(number(0, lambda c: c.shape.d_in))
+    target: GivenHost = given(sparse_target)
+    z: Pairs = given(pairs(lambda c: c.shape.columns))
+
+    serves = staticmethod(lambda claim: claim.targets == "all tied")
+
+    def check(self) -> None:
+        if self.row not in layered(self.claim.shape, self.z, DenseVectors(self.target)):
+            raise Stop(f"W_all z of this target is zero in row {figure(self.row)}")
+        require_kernel(self.claim, self.z)
+
+
+@dataclass
+class TiedKernel(Kind):
+    """The rank of R_all modulo a prime is at least M - k, and k independent vectors z are in its kernel (exact
+    integers): they span it. W_all z = 0 for all tied targets is an identity of integer polynomials in their entries.
+    Then every row of every W_all is a combination of rows of R_all. Kernel: layered product, rank witness
+    (elimination), identity at a random point."""
+
+    name = "tied-kernel"
+    targets = TARGETS[1:2]
+    brief = False
+    basis: list[Pairs] = given(many(pairs(lambda c: c.shape.columns), least=1))
+    prime: int = given(prime)
+
+    constructions = staticmethod(lambda claim: RANDOM)
+
+    @classmethod
+    def read_host(cls, claim: Claim, host: dict[str, Any]) -> None:
+        require_squares(claim)
+        super().read_host(claim, host)
+
+    def rank(self) -> tuple[int, str]:
+        return self.claim.shape.columns - len(self.basis), f"M - {len(self.basis)}"
+
+    def check(self) -> None:
+        claim, s, p, (rank, name) = self.claim, self.claim.shape, self.prime, self.rank()
+        require_rank_of_host(self, p, rank, name)
+        support = {
+            position: at for at, position in enumerate(sorted({position for z in self.basis for position, _ in z}))
+        }
+        rows = [array(U32, bytes(4 * len(support))) for _ in self.basis]
+        for row, z in zip(rows, self.basis, strict=True):
+            for position, value in z:
+                row[support[position]] = value % p
+        if not rank_reaches(rows, p, len(rows)):
+            raise Stop(f"the {len(self.basis)} vectors of the basis are not independent modulo {p}")
+        q = random_prime()
+        sizes = target_sizes(s)
+        drawn = {(name, 0, h): random_matrix(q, *sizes[name]) for name in TARGET for h in range(s.heads)}
+        target = DenseVectors(target_host(s, drawn, tied=True, q=q), q)
+        if any(layered(s, z, target) for z in self.basis):
+            raise Stop("W_all z is not zero for every tied target")
+        for z in self.basis:  # they are in the kernel, and nothing else is
+            require_kernel(claim, z)
+        if not host_rank_reaches(claim, p, rank):
+            raise Stop(f"the rank of R_all modulo {p} is below {name} = {rank}")
 
 
 # ----------------------------------------------------------------------------------------------------
@@ -1887,7 +2104,7 @@ def require_prime(p: int) -> None:
 # zero over the integers. Prime and point are drawn here, after the certificate is fixed. Where inverses occur, denominators
 # are thought multiplied out: an equation then holds for all targets that have them.
 
-POINT_PRIME_BITS = 192  # of the random prime: a wrong equation passes below 2^-100 (degrees and heights: section 9.2)
+POINT_PRIME_BITS = 192  # of the random prime: a wrong equation passes below 2^-100 (degrees and heights: section 9)
 SMALL_PRIMES = math.prod(n for n in range(3, 400) if all(n % k for k in range(2, n)))
 
 
@@ -1901,6 +2118,10 @@ def random_prime(bits: int = POINT_PRIME_BITS) -> int:
         n = secrets.randbits(bits) | 1 << (bits - 1) | 1
         if math.gcd(n, SMALL_PRIMES) == 1 and is_prime(n, (2 + secrets.randbelow(n - 3) for _ in range(64))):
             return n
+
+
+def random_matrix(q: int, rows: int, columns: int) -> Matrix:
+    return [[secrets.randbelow(q) for _ in range(columns)] for _ in range(rows)]
 
 
 def inverse_modulo(matrix: Matrix, q: int) -> Matrix:
@@ -1922,238 +2143,81 @@ def inverse_modulo(matrix: Matrix, q: int) -> Matrix:
 Letter = tuple[str, int, int, bool, bool]  # (M, A, Q or K; layer, 0 for tied targets; head; transposed; inverse)
 Word = tuple[Letter, ...]
 LETTER = re.compile(r"([MAQK])([1-9][0-9]*)?\.(0|[1-9][0-9]*)(T|I|IT)?", re.ASCII)
-Runs = dict[Run, int]  # the sum of what the runs stand for, with coefficients
-Vector = list[int]
 
 
-class WordPoint:
-    """A target drawn at random modulo a prime q, and products of row vectors with its matrices."""
+class Point:
+    """A target drawn at random modulo a prime q: W_Q, W_K, W_V, W_O by layer and head, M = W_V W_O, and rows x M_w."""
 
     def __init__(self, claim: Claim, q: int) -> None:
-        self.claim, self.q, self.tied = claim, q, claim.targets in TIED
-        self.drawn: dict[tuple[str, int, int], Matrix] = {}
-        self.inverses: dict[tuple[str, int, int], Matrix] = {}
-
-    def random(self, rows: int, columns: int) -> Matrix:
-        return [[secrets.randbelow(self.q) for _ in range(columns)] for _ in range(rows)]
-
-    def matrix(self, name: str, layer: int, head: int) -> Matrix:
-        key, s = (name, layer, head), self.claim.shape
-        if (known := self.drawn.get(key)) is not None:
-            return known
-        found = self.random(s.d_in, s.head_dim if name in "QK" else s.d_in)
-        return self.drawn.setdefault(key, found)
-
-    def times(self, x: Vector, letter: Letter) -> Vector:
-        """The row vector times a letter."""
-        name, layer, head, transposed, inverse = letter
-        matrix = self.matrix(name, layer, head)
-        if inverse:
-            known = self.inverses.get((name, layer, head))
-            matrix = self.inverses[name, layer, head] = known or inverse_modulo(matrix, self.q)
-        columns = matrix if transposed else zip(*matrix, strict=True)
-        return [sum(map(mul, x, column)) % self.q for column in columns]
-
-    def letter(self, name: str, layer: int, head: int) -> Letter:
-        return name, 0 if self.tied else layer, head, False, False
-
-    def row(self, x: Vector, word: Word) -> Vector:
-        return reduce(self.times, word, x)
-
-    def column(self, word: Word, y: Vector) -> Vector:
-        """The word times a column vector."""
-        backwards = [(name, layer, head, not transposed, inverse) for name, layer, head, transposed, inverse in word]
-        return reduce(self.times, reversed(backwards), y)
-
-    def weighted(self, x: Vector, weights: Matrix) -> Vector:
-        """x times the sum of all M_w with the weights of their words."""
-        s = self.claim.shape
-        for layer, numbers in enumerate(weights, 1):
-            moved = [x] * s.residual + [self.times(x, self.letter("M", layer, h)) for h in range(s.heads)]
-            x = [sum(map(mul, numbers, entries)) % self.q for entries in zip(*moved, strict=True)]
-        return x
-
-
-def weighted_words(host: IndexHost, runs: Runs, weights: Matrix, q: int) -> Runs:
-    """The sum of all R_w, with the weights of their words, times what the runs stand for."""
-    for layer in range(len(weights), 0, -1):
-        moved: Runs = {}
-        for run, value in runs.items():
-            block, offset, width = run
-            letters: list[tuple[Run, int]] = [(run, 0)] * host.s.residual
-            for head in range(host.s.heads):
-                target, shift, limit = host.move(layer, head, block) or (block, 0, 0)
-                letters.append(((target, offset + shift, min(width, limit - offset)), limit - offset))
-            for letter, (place, left) in enumerate(letters):
-                if left > 0 or (host.s.residual and letter == 0):
-                    moved[place] = (moved.get(place, 0) + weights[layer - 1][letter] * value) % q
-        runs = moved
-    return runs
-
-
-def require_words(claim: Claim, host: IndexHost, e: Blocks | None, u: Blocks | None) -> None:
-    """What the notion demands of queries, keys and outputs, for all words, multiplied by random vectors from the left.
-    Without `e` E is what the host says.
-
-    With n letters in the two longest words (what is read for one word can lie across two blocks, with two denominators)
-    the degree D of an equation is below (2 n + 4 L + 4) (d_in + 1) + 4 L: for words w, v where it fails the target is
-    drawn first, then the weights, and denominators of other words do not count. All equations share one point, and a
-    false one has to pass there. Its coefficients have less than D (3 + log2 d_in) d_in + 2 log2 m bits, so that a
-    random prime of 192 bits divides one that is not zero with probability below that number / 2^183. A file has fewer
-    than 2^26 letters and d_in fewer than 2^26: both together are far below 2^-100. (E as the host says: section 9.2.)"""
-    s, q = claim.shape, random_prime()
-    point = WordPoint(claim, q) if e else FactorPoint(claim, q)
-    held = {}
-    if isinstance(host, Drawn) and isinstance(point, FactorPoint):
-        try:
-            held = {host.blocks[name][0]: rows for name, rows in host.embed(point).items()}
-        except Unlucky:
-            raise Stop("a matrix that E inverts is singular at a random target, so at every target") from None
-        if any(start + len(rows[0]) > s.m for start, rows in held.items()):
-            raise Stop("E has a column beyond m")
-
-    def embedded(x: Vector) -> dict[int, int]:
-        """x E, by coordinate."""
-        if e:
-            rows: Iterable[tuple[int, Vector]] = ((start, point.row(x, word)) for start, word in e.blocks)
-        else:
-            rows = (
-                (start, [sum(map(mul, x, c)) % q for c in zip(*table, strict=True)]) for start, table in held.items()
-            )
-        return {start + j: value for start, row in rows for j, value in enumerate(row)}
-
-    def read(E: dict[int, int], runs: Runs, weights: Matrix) -> Vector:
-        """E times the sum of all R_w with weights times what the runs stand for; what lies beyond is zero."""
-        result = [0] * max((width for *_, width in runs), default=0)
-        for (block, offset, limit), value in weighted_words(host, runs, weights, q).items():
-            start = host.first(block) + offset
-            for j in range(limit):
-                result[j] = (result[j] + value * E.get(start + j, 0)) % q
-        return result
-
-    def reader(E: dict[int, int], part: int, layer: int, head: int, weights: Matrix) -> Vector:
-        columns = host.readers(part, layer, head)
-        return list(chain(*(read(E, dict.fromkeys(runs, 1), weights[: layer - 1]) for runs in columns)))
-
-    (x,), (y,), (right,) = point.random(1, s.d_in), point.random(1, s.d_in), point.random(1, s.d_out)
-    first, second = point.random(s.layers, s.letters), point.random(s.layers, s.letters)
-    E, F = embedded(x), embedded(y)
-    for layer in range(1, s.layers + 1) if claim.notion != "shared attention" else ():
-        m_x, m_y = point.weighted(x, first[: layer - 1]), point.weighted(y, second[: layer - 1])
-        for head in range(s.heads):
-            query, key = reader(E, 0, layer, head, first), reader(F, 1, layer, head, second)
-            if claim.notion == "matching":
-                w_q, w_k = (point.letter(name, layer, head) for name in "QK")
-                good = query == point.times(m_x, w_q) and key == point.times(m_y, w_k)
-            else:
-                demanded = sum(map(mul, point.times(m_x, point.letter("A", layer, head)), m_y))
-                good = (sum(map(mul, query, key)) - demanded) % q == 0
-            if not good:
-                raise Stop(f"the queries and keys of layer {layer}, head {head} are not what the target demands")
-    wanted = point.weighted(x, first)
-    if u is None:
-        outputs = read(E, dict.fromkeys(host.outputs(), 1), first)
-    else:
-        rows: Runs = {}  # U times `right`
-        for start, word in u.blocks:
-            for j, value in enumerate(point.column(word, right)):
-                if (place := host.place(start + j)) is not None:
-                    rows[*place, 1] = value
-        outputs, wanted = read(E, rows, first) or [0], [sum(map(mul, wanted, right)) % q]
-    if outputs != wanted:
-        raise Stop("the outputs are not what the target demands")
-
-
-# ----------------------------------------------------------------------------------------------------
-# What stands around the kernel for the kind `identity`: its fields, targets by their factors, and standard embeddings
-
-
-def read_letter(text: object, claim: Claim) -> Letter:
-    found = LETTER.fullmatch(text) if isinstance(text, str) else None
-    if found is None or (found[2] is None) != (claim.targets == "all tied"):
-        raise Malformed(f"{quote(text)} is not a letter")
-    if len(found[0]) > MAX_DIGITS:
-        raise OverLimit(f"a letter has {len(found[0])} characters, allowed are {MAX_DIGITS}")
-    name, layer, head, suffix = found[1], decimal(found[2] or "0"), decimal(found[3]), found[4] or ""
-    if layer > claim.shape.layers or head >= claim.shape.heads:
-        raise Malformed(f"the letter {quote(text)} names no layer and head of the target")
-    if name in "QK" and (suffix or claim.construction != "commuting-trie"):
-        raise Malformed(f"the letter {quote(text)} is not for {claim.construction}")
-    if "I" in suffix and (name != "M" or claim.construction != "shared-query" or head > 0):
-        raise Malformed(f"the letter {quote(text)} is an inverse that is not allowed")
-    return name, layer, head, "T" in suffix, "I" in suffix
-
-
-class Blocks:
-    """The blocks of E (columns of width d_in, or d after Q or K) or of U (rows), as (start, word)."""
-
-    def __init__(self, value: Any, what: str, claim: Claim) -> None:
-        self.blocks: list[tuple[int, Word]] = []
-        letters: dict[str, Letter] = {}
-        self.inverses, end = False, 0
-        for start, texts in many(tuple_of(entry, many(lambda text, *_: text)))(value, what, claim):
-            word: list[Letter] = []
-            for text in texts:
-                letter = letters.get(text) if isinstance(text, str) else None
-                if letter is None:
-                    letters[text] = letter = read_letter(text, claim)
-                if word and word[-1][0] in "QK":
-                    raise Malformed(f"{what} has a word that goes on after {word[-1][0]}")
-                self.inverses |= letter[4]
-                word.append(letter)
-            if start < end:
-                raise Malformed(f"the blocks of {what} overlap or do not increase")
-            end = start + (claim.shape.head_dim if word and word[-1][0] in "QK" else claim.shape.d_in)
-            self.blocks.append((start, tuple(word)))
-        if end > claim.shape.m:
-            raise Malformed(f"a block of {what} does not end below m")
-
-
-class FactorPoint(WordPoint):
-    """The target's factors W_Q, W_K, W_V and W_O by layer and head, and M_w by length in lexicographic order."""
-
-    def __init__(self, claim: Claim, q: int) -> None:
-        super().__init__(claim, q)
-        s = claim.shape
-        b, d = s.d_in, s.head_dim
-        sizes = ((b, d), (b, d), (b, d), (d, b))
-        rows = [
-            [[self.random(*size) for size in sizes] for _ in range(s.heads)]
-            for _ in range(1 if self.tied else s.layers)
+        s = self.s = claim.shape
+        self.q, tied, sizes = q, claim.targets in TIED, target_sizes(s).values()
+        drawn = [
+            [[random_matrix(q, *size) for size in sizes] for _ in range(s.heads)]
+            for _ in range(1 if tied else s.layers)
         ]
-        self.heads = rows * s.layers if self.tied else rows
-        self.values = [[self.product(head[2], head[3]) for head in row] for row in self.heads]
-        self.prefixes = [[unit_matrix(b)]]
-        for layer, row in enumerate(self.values, 1):
-            longer = []
-            for x in self.prefixes[-1]:
-                longer += [x] * s.residual + [self.product(x, value) for value in row]
-            self.prefixes.append(longer)
-            for h, value in enumerate(row):
-                w_q, w_k, *_ = self.heads[layer - 1][h]
-                self.drawn[self.letter("M", layer, h)[:3]] = value
-                self.drawn[self.letter("A", layer, h)[:3]] = self.product(w_q, turned(w_k))
+        self.heads = drawn * s.layers if tied else drawn
+        values = [[self.product(head[2], head[3]) for head in row] for row in drawn]
+        self.values = values * s.layers if tied else values
+        self.known: dict[tuple[int, ...], list[list[tuple[WordTuple, list[int]]]]] = {}
+
+    def times(self, x: list[int], matrix: Matrix) -> list[int]:
+        return [sum(map(mul, x, column)) % self.q for column in zip(*matrix, strict=True)]
 
     def product(self, x: Matrix, y: Matrix) -> Matrix:
         columns = list(zip(*y, strict=True))
         return [[sum(map(mul, row, column)) % self.q for column in columns] for row in x]
 
+    def form(self, layer: int, head: int) -> Matrix:
+        """A = W_Q W_K^T."""
+        w_q, w_k, *_ = self.heads[layer - 1][head]
+        return self.product(w_q, turned(w_k))
+
+    def rows(self, x: list[int], length: int) -> list[tuple[WordTuple, list[int]]]:
+        """(w, x M_w) for the words of this length in order; with a residual stream over its letters."""
+        held = self.known.setdefault(tuple(x), [[((), x)]])
+        while len(held) <= length:
+            values, longer = self.values[len(held) - 1], []
+            for w, row in held[-1]:
+                moved = [row] * self.s.residual + [self.times(row, value) for value in values]
+                longer += [((*w, letter), found) for letter, found in enumerate(moved)]
+            held.append(longer)
+        return held[length]
+
+    def outputs(self, name: str, x: list[int]) -> Rows:
+        """x M_w in block w."""
+        return {(name, w): row for w, row in self.rows(x, self.s.layers)}
+
+    def read(self, name: str, x: list[int], layer: int, head: int, matrix: Matrix) -> Rows:
+        """x M_w times a matrix in the blocks (w, head) of a layer."""
+        return {(name, (*w, head)): self.times(row, matrix) for w, row in self.rows(x, layer - 1)}
+
+    def power(self, x: list[int], counts: Iterable[int]) -> list[int]:
+        """x times the product of the M_h, as often as counted, of a tied target with d_in = 1."""
+        factors = (pow(value[0][0], count, self.q) for value, count in zip(self.values[0], counts, strict=True))
+        return [reduce(lambda a, b: a * b % self.q, factors, x[0])]
+
+    def weighted(self, x: list[int], weights: Matrix) -> list[int]:
+        """x times the sum of all M_w with the weights of their words."""
+        for numbers, values in zip(weights, self.values, strict=False):
+            moved = [x] * self.s.residual + [self.times(x, value) for value in values]
+            x = [sum(map(mul, numbers, entries)) % self.q for entries in zip(*moved, strict=True)]
+        return x
+
     def gauges(self, layer: int, group: list[int], u: Matrix, front: Matrix | None = None) -> list[Matrix]:
         """G of each head of a group whose last one reads u and the others' blocks: q (-G, ..., -G, G) = u, q the W_Q
         side by side, multiplied by `front` first where there is one."""
-        q = [list(chain(*rows)) for rows in zip(*(self.heads[layer][h][0] for h in group), strict=True)]
+        q = [list(chain(*rows)) for rows in zip(*(self.heads[layer - 1][h][0] for h in group), strict=True)]
         if front is not None:
             q, u = self.product(front, q), self.product(front, u)
         square = inverse_modulo(self.product(q, turned(q)), self.q)
-        stacked = self.product(turned(q), self.product(square, u))
-        d = self.claim.shape.head_dim
+        stacked, d = self.product(turned(q), self.product(square, u)), self.s.head_dim
         parts = [stacked[k * d : (k + 1) * d] for k in range(len(group))]
         return [*([[-x % self.q for x in row] for row in part] for part in parts[:-1]), parts[-1]]
 
     def gauged(self, layer: int, gauges: dict[int, Matrix]) -> tuple[list[Matrix], list[Matrix]]:
         """W_Q G and W_K G^-T of every head."""
         queries, keys = [], []
-        for h, (w_q, w_k, *_) in enumerate(self.heads[layer]):
+        for h, (w_q, w_k, *_) in enumerate(self.heads[layer - 1]):
             if h in gauges:
                 inverse = inverse_modulo(gauges[h], self.q)
                 w_q, w_k = self.product(w_q, gauges[h]), self.product(w_k, turned(inverse))
@@ -2162,62 +2226,389 @@ class FactorPoint(WordPoint):
         return queries, keys
 
 
-def followed(host: IndexHost, depth: int, runs: list[Run]) -> Iterator[tuple[int, Run]]:
-    """R_w x for the one run x of a reader and every word w of length `depth`, as (number of w, the run). One that is
-    zero stops the check. Words share the work on their common endings, and few are held at a time."""
-    if len(runs) != 1:
-        raise Stop("some query, key or output reads more than one run")
-    waiting = [(depth, 0, *runs[0])]
-    while waiting:
-        layer, word, block, offset, width = waiting.pop()
-        if layer == 0:
-            yield word, (block, offset, width)
-            continue
-        for head in range(host.H):
-            target, shift, limit = host.move(layer, head, block) or (block, 0, 0)
-            if limit <= offset:
-                raise Stop("some query, key or output reads nothing of E")
-            number = head * host.power[depth - layer] + word  # of (head, w)
-            waiting.append((layer - 1, number, target, offset + shift, min(width, limit - offset)))
+Runs = dict[Run, int]  # the sum of what the runs stand for, with coefficients
 
 
-def require_standard(claim: Claim, host: IndexHost) -> None:
-    """The standard embedding: block i holds the columns b i, ..., b i + b - 1 and a word that is known from i, for
-    `register` M_w, w the i-th word of length L; for `shared-key` M_w A^{l,h} for the words (w,h) of length 1 ... L,
-    then M_w for those of length 0 ... L; for `shared-query` M_w A^{l,h}^T (M^{l,0} ... M^{L,0})^-T, then M_w for those
-    of length L.
+def weighted_words(host: IndexHost, runs: Runs, weights: Matrix, q: int) -> Runs:
+    """The sum of all R_w, with the weights of their words, times what the runs stand for."""
+    for layer in range(len(weights), 0, -1):
+        moved: Runs = {}
+        for (block, offset, width), value in runs.items():
+            letters: list[tuple[Run, int]] = [((block, offset, width), 0)] * host.s.residual
+            for head in range(host.H):
+                target, shift, limit = host.move(layer, head, block) or (block, 0, 0)
+                letters.append(((target, offset + shift, min(width, limit - offset)), limit - offset))
+            for letter, (run, left) in enumerate(letters):
+                if left > 0 or (host.s.residual and letter == 0):
+                    moved[run] = (moved.get(run, 0) + weights[layer - 1][letter] * value) % q
+        runs = moved
+    return runs
 
-    With x = M_w A, y = M_v; or x = M_w M^{l,0} ... M^{L,0}, y = M_v A^T (M^{l,0} ... M^{L,0})^-T, x y^T = M_w A M_v^T.
-    So each reader demands one word, which stands in one block, and the number of the block that it reads has to be that
-    block's."""
-    s, name = claim.shape, claim.construction
-    keyed = name == "shared-query"
-    # block of the first word of the register, or of the key trie
-    first = 0 if name == "register" else s.words(s.layers)
-    powers = [s.heads**t for t in range(s.layers + 1)]
 
-    def read(part: str, wanted: int, run: Run, layer: int = 0, head: int = 0) -> None:
-        block, offset, width = run
-        start = host.first(block) + offset
-        if start != wanted * s.d_in or width != s.d_in:
-            at = f" at layer {layer}, head {head}" if layer else ""
-            raise Stop(
-                f"{part}{at} reads {figure(width)} coordinates from {figure(start)} on, not block {figure(wanted)} of E"
-            )
+def require_identity(claim: Claim, host: IndexHost) -> None:
+    """What the notion demands of queries, keys and outputs, for all words, multiplied by random vectors from the left.
 
-    for layer in range(1, s.layers + 1) if first else ():
-        before, after = s.words(layer - 1), powers[s.layers - layer + 1]
+    The entries of x E are polynomials of degree 2 L + 2 at most in the target, but for the inverses: section 9 bounds the
+    degrees of the equations by 64 (d_in + 1) (d + 1) (L + 1), multiplied out. All equations share one point, and a false
+    one has to pass there. Numbers of a file are below 2^26, so a wrong equation passes with probability below 2^-100."""
+    s, q = claim.shape, random_prime()
+    point = Point(claim, q)
+    (x,), (y,), (right,) = random_matrix(q, 1, s.d_in), random_matrix(q, 1, s.d_in), random_matrix(q, 1, s.d_out)
+    first, second = random_matrix(q, s.layers, s.letters), random_matrix(q, s.layers, s.letters)
+    try:
+        E, F = host.embed(point, x), host.embed(point, y)
+    except Unlucky:
+        raise Stop("a matrix that E inverts is singular at a random target, so at every target") from None
+
+    def read(rows: Rows, runs: Runs, weights: Matrix) -> list[int]:
+        """A row of E times the sum of all R_w with weights times what the runs stand for."""
+        result = [0] * max((width for *_, width in runs), default=0)
+        for (block, offset, limit), value in weighted_words(host, runs, weights, q).items():
+            for j, entry in enumerate(rows.get(block, [])[offset : offset + limit]):
+                result[j] = (result[j] + value * entry) % q
+        return result
+
+    for layer in range(1, s.layers + 1) if claim.notion != "shared attention" else ():
+        m_x, m_y = point.weighted(x, first[: layer - 1]), point.weighted(y, second[: layer - 1])
         for head in range(s.heads):
-            for word, run in followed(host, layer - 1, host.reads(0, layer, head)):
-                read("the query", first + word * after if keyed else before + word * s.heads + head, run, layer, head)
-            # w is the word number 1 + (H + ... + H^(l-2)) + w of length 0 ... L, the empty one number 0
-            for word, run in followed(host, layer - 1, host.reads(1, layer, head)):
-                shared = first + (1 + s.words(layer - 2) + word if layer > 1 else 0)
-                read("the key", before + word * s.heads + head if keyed else shared, run, layer, head)
-    if name == "shared-key":
-        first += 1 + s.words(s.layers - 1)
-    for word, run in followed(host, s.layers, host.outputs()):
-        read("the output", first + word, run)
+            query = read(E, dict.fromkeys(host.reads(0, layer, head), 1), first[: layer - 1])
+            key = read(F, dict.fromkeys(host.reads(1, layer, head), 1), second[: layer - 1])
+            w_q, w_k, *_ = point.heads[layer - 1][head]
+            if claim.notion == "matching":
+                good = query == point.times(m_x, w_q) and key == point.times(m_y, w_k)
+            else:
+                demanded = sum(map(mul, point.times(m_x, w_q), point.times(m_y, w_k)))
+                good = (sum(map(mul, query, key)) - demanded) % q == 0
+            if not good:
+                raise Stop(f"the queries and keys of layer {layer}, head {head} are not what the target demands")
+    wanted = point.weighted(x, first)
+    if isinstance(host, TwoSided):
+        wanted = [sum(map(mul, wanted, right)) % q]
+        runs = {(w, j, 1): value for w, row in host.unembed(point, right).items() for j, value in enumerate(row)}
+    else:
+        runs = dict.fromkeys(host.outputs(), 1)
+    if read(E, runs, first) != wanted:
+        raise Stop("the outputs are not what the target demands")
+
+
+# What certificates of the kind `identity` can say of a construction: host, notion, targets, what is free besides E
+IDENTITIES: dict[str, tuple[type[IndexHost], str, tuple[str, ...], str]] = {
+    "shared-key": (SharedKey, "attention-matching", ("all untied",), ""),
+    "shared-query": (SharedQuery, "attention-matching", (INVERTIBLE,), ""),
+    "commuting-trie": (CommutingTrie, "matching", ("all tied",), ""),
+    "register": (Register, "shared attention", ("all untied",), "E"),
+    "two-sided": (TwoSided, "shared attention", ("all untied",), "E and U"),
+    "counting": (Counting, "shared attention", ("all tied",), "E"),
+    "shared-query-groups": (SharedQueryGroups, "attention-matching", GENERIC, ""),
+    "residual-key": (ResidualKey, "attention-matching", TARGETS[:2], ""),
+}
+# shared-query at H = d_in = 1: where an M^{l,0} has no inverse the target is zero, and E = 0 serves it
+FUNCTIONAL = (SharedQuery, "functional", ("all untied",), "")
+
+
+@dataclass
+class Identities(Kind):
+    """E (and U) are rational functions of the target, which the construction's definition gives: E R_w U = M_w, and what
+    the notion demands of queries and keys, hold for all words w, and for all targets, or for those whose inverses are used.
+    Kernel: identity at a random point."""
+
+    name = "identity"
+    notions = ("attention-matching", "matching", "shared attention", "functional")
+    targets = (*TARGETS, *GENERIC)
+    ranked = brief = False
+
+    @classmethod
+    def read_host(cls, claim: Claim, host: dict[str, Any]) -> None:
+        shape = claim.shape
+        name = claim.construction = choice(host.get("construction"), "construction", *IDENTITIES)
+        record(host, "host", "construction")
+        functional = name == "shared-query" and claim.notion == "functional" and shape.heads == shape.d_in == 1
+        kind, notion, targets, free = FUNCTIONAL if functional else IDENTITIES[name]
+        if (claim.notion, claim.free) != (notion, free) or claim.targets not in targets:
+            raise Malformed(f"no identity says that {name} is universal {claim.how}")
+        require_squares(claim)
+        if shape.residual != issubclass(kind, ResidualKey):
+            raise Malformed(f"{name} is not defined {'with' if shape.residual else 'without'} a residual stream")
+        require_least(claim, kind.least(shape))
+
+    def check(self) -> None:
+        require_target(self.claim.shape)
+        require_identity(self.claim, IDENTITIES[self.claim.construction][0](self.claim.shape))
+
+
+# ----------------------------------------------------------------------------------------------------
+# LOWER BOUNDS (section 10)
+
+EVERY = ("host", "tied host")
+GIVEN = ("shared-attention-universal", "looped-shared-attention-universal")
+
+
+Inequality: TypeAlias = tuple[int, int, str, str]  # a, b, what they are, and where it is proved that a < b refutes
+
+
+def dimension_bound(claim: Claim) -> Inequality:
+    """No host is universal if a < b. The tables of section 10.1."""
+    s, words = claim.shape, claim.shape.heads**claim.shape.layers
+    shared, b = "shared-attention.md, section", s.d_in
+    if s.residual:
+        return residual_bound(claim)
+    match claim.notion, claim.targets, claim.free:
+        case "matching", "all untied", _:
+            return s.m, s.columns, "m and M", "decision-theorem.md, section 3"
+        case "matching", "all tied", _ if min(b, s.head_dim) >= s.layers:
+            return s.m, s.columns, "m and M", "decision-theorem.md, section 5"
+        case "shared attention", "all untied", "E":
+            return s.m, s.d_out * words, "m and d_out H^L", f"{shared} 2"
+        case "shared attention", "all untied", "E and U" if (s.heads, s.layers, b, s.d_out) == (3, 1, 1, 1):
+            return s.m, 3, "m and 3", "frontier.md, section 4"
+        case "shared attention", "all untied", "E and U":
+            return s.m**2, words, "m^2 and H^L", f"{shared} 3"
+        case "shared attention", "all tied", "E":
+            return s.m, s.counts, "m and C(L+H-1, H-1)", f"{shared} 7"
+        case "shared attention", "all tied", "E and U":
+            return s.m**2, s.counts, "m^2 and C(L+H-1, H-1)", f"{shared} 7"
+        case "functional", "all untied", _ if s.layers == 1 and b == s.d_out and no_room(s):
+            return s.m, s.columns, "m and M", "sharper-frontier.md, Theorem D"
+        case "functional", "all untied", _ if s.layers == 1 and s.head_dim <= b == s.d_out:
+            needed = s.heads * (b**2 + 2 * s.head_dim * b - s.head_dim**2)
+            return b * s.m, needed, "d_in m and H (d_in^2 + 2 d d_in - d^2)", "fibre-dimension.md, section 2"
+        case "attention-matching", "all untied", _ if s.heads == s.layers == b == s.d_out == 1:
+            return s.m, 3, "m and 3", "fibre-dimension.md, section 3"
+    if claim.targets in GENERIC and b == s.d_out:
+        rows = list(generic_bounds(claim, words))
+        if rows:
+            return violated(rows)
+    raise Malformed(f"the format has no bound {claim.how} at {s}")
+
+
+def violated(rows: list[Inequality]) -> Inequality:
+    """The first that m violates, if there is one."""
+    return next((row for row in rows if row[0] < row[1]), rows[0])
+
+
+def no_room(s: Shape) -> bool:
+    """One layer: queries and keys of all heads can be independent, or two heads of dimension one at d_in = 2."""
+    return s.head_dim * (s.heads + 1) <= s.d_in or (s.heads, s.head_dim, s.d_in) == (2, 1, 2)
+
+
+def residual_bound(claim: Claim) -> Inequality:
+    """The third table of section 10.1."""
+    s = claim.shape
+    square = s.d_in == s.d_out
+    if claim.notion == "matching" and (claim.targets == "all untied" or (claim.targets == "generic untied" and square)):
+        if claim.construction == "every tied host" and s.layers > 1:  # the words (0, ..., 0, h) and (h, 0, ..., 0)
+            return 0, 1, "whatever m, equal and different columns", "residual.md, section 3"
+        return s.m, s.columns, "m and M", "residual.md, section 1"
+    if claim.notion == "matching" and claim.targets in TIED and square and min(s.d_in, s.head_dim) >= s.layers:
+        return s.m, s.reduced_columns, "m and 2dS + d_out (1 + S)", "residual.md, section 4"
+    if claim.notion in ("attention-matching", "functional") and claim.targets == GENERIC[0] and square:
+        b, narrow, words = s.d_in, min(s.head_dim, s.d_in), s.leaves
+        forms = 2 * narrow * b - narrow**2
+        have, front = b * (s.m - b * words), "d_in (m - d_in (H+1)^L) and "
+        rows = [(have, s.layers * s.heads * forms, front + "L H (2 d' d_in - d'^2)", "residual-frontier.md, section 4")]
+        if s.head_dim <= b:
+            rest = b - s.heads * s.head_dim
+            x, y = (s.letters, 1) if rest <= s.head_dim else (b, rest)
+            room = sum(x**t * y ** (s.layers - 1 - t) for t in range(s.layers))
+            what = front + "H (2 d d_in - d^2) (1 + q + ... + q^(L-1))"
+            rows.append((have * y ** (s.layers - 1), s.heads * forms * room, what, "sharper-frontier.md, Theorem C"))
+        elif s.layers > 1:
+            rows += wide_bounds(s, words, s.letters)
+        return violated(rows)
+    raise Malformed(f"the format has no bound {claim.how} at {s}")
+
+
+def wide_bounds(s: Shape, words: int, letters: int) -> list[Inequality]:
+    """d > d_in, L >= 2; `letters` behind each other make the words."""
+    b, H, L, t = s.d_in, s.heads, s.layers, (s.head_dim - s.d_in) // 2
+    found = [min(letters, b**2), *(min(letters ** (q // 2), b) * min(letters ** (-(-q // 2)), b) for q in range(2, L))]
+    needed = b**2 * (words + H + H * sum(found)) - H * t * (s.head_dim - t) * sum(found)
+    what = "d_in m and d_in^2 (words + H (K_0 + ... + K_{L-1})) - H t (d - t) (K_1 + ... + K_{L-1})"
+    return [
+        (s.m, b * (words + L * H) + 1, "m and d_in (words + L H) + 1", "wide-heads.md, Theorem A"),
+        (b * s.m, needed, what, "wide-heads.md, Theorem C"),
+    ]
+
+
+def generic_bounds(claim: Claim, words: int) -> Iterator[Inequality]:
+    """The second table of section 10.1; d_in = d_out."""
+    s, m, b, H, L = claim.shape, claim.shape.m, claim.shape.d_in, claim.shape.heads, claim.shape.layers
+    narrow = min(s.head_dim, b)
+    paths = narrow >= L  # tied targets can follow every path
+    untied = claim.targets == GENERIC[0]
+    shared, frontier, three = (
+        "shared-attention.md, section",
+        "frontier.md, section",
+        "three-dimensions-do-not-suffice.md",
+    )
+    decision = f"decision-theorem.md, section {3 if untied else 5}"
+    match claim.notion, claim.free:
+        case "matching", _:
+            if untied or paths:
+                yield m, s.columns, "m and M", decision
+            elif b == 1:
+                spanned = 2 * s.head_dim * H * math.comb(L - 1 + H, H) + s.counts
+                yield m, spanned, "m and 2dH C(L-1+H, H) + C(L+H-1, H-1)", f"{frontier} 1"
+        case "attention-matching" | "functional", _ if untied:
+            later = min(H * narrow, b)
+            forms = 2 * narrow * b - narrow**2 + (L - 1) * (2 * narrow * later - narrow**2)
+            what = "d_in (m - d_in H^L) and the dimension of the logit forms"
+            yield b * (m - b * words), H * forms, what, "attention-matching-bound.md, section 1"
+            if s.head_dim <= b:
+                S = s.words(L)
+                linear = b**2 * words + 2 * narrow * b * S - narrow**2 * H - narrow**2 * b * (S - H) // later
+                what = "d_in m and d_in^2 H^L + 2 d d_in S - d^2 (H + d_in (S - H) / r)"
+                yield b * m, linear, what, "sharper-frontier.md, Theorem A"
+            elif H > 1 and L > 1:
+                yield from wide_bounds(s, words, H)
+        case "attention-matching" | "functional", _:
+            if paths or b == 1:
+                have, forms = b * (m - (b * words if paths else s.counts)), H * (2 * narrow * b - narrow**2)
+                yield have, forms, "d_in (m - outputs) and H (2 d' d_in - d'^2)", f"{frontier} 2"
+            if claim.notion == "functional":
+                yield m, b, "m and d_in", f"{frontier} 3"
+                yield m, s.counts, "m and C(L+H-1, H-1)", f"{shared} 7"
+                if L > 1:
+                    count = (H - 1) * narrow * (b - 1) + 2 * b * narrow - narrow**2 - b
+                    yield b * m, count, "d_in m and the dimension of the outputs along separate paths", f"{frontier} 3"
+        case "shared attention", "E":
+            if untied or paths:
+                yield m, b * words, "m and d_in H^L", f"{shared} 2" if untied else decision
+            else:
+                yield m, s.counts, "m and C(L+H-1, H-1)", f"{shared} 7"
+        case "shared attention", "E and U":
+            yield m, narrow, "m and the rank of one product", f"{frontier} 4"
+            if untied or paths:
+                yield m**2, words, "m^2 and H^L", f"{shared} 3" if untied else f"{frontier} 4"
+            else:
+                yield m**2, s.counts, "m^2 and C(L+H-1, H-1)", f"{shared} 7"
+            if untied and ((b == 1 and H > 1 and L % 2) or (b > 1 and max(H, s.head_dim) > 1)):
+                yield m**2, words + 1, "m^2 and H^L + 1", f"{three}, Theorem 2" if b == 1 else f"{shared} 3"
+            if untied and s.head_dim >= b:
+                what = "2 d_in m - 1 and d_in^2 (L(H-1) + 1)"
+                yield 2 * b * m - 1, b**2 * (L * (H - 1) + 1), what, f"{shared} 4"
+            if untied and (H, L, b) == (2, 3, 1):
+                yield m, 4, "m and 4", f"{three}, Theorem 1"
+            if not untied and claim.construction == "every tied host" and (H, b) == (2, 1) and L in (2, 3):
+                yield m, 3, "m and 3", f"{three}, Theorem 3"
+
+
+@dataclass
+class LowerBound(Kind, several=True):
+    """No host of this m, or not the given one, is universal."""
+
+    name = "lower-bound"
+    proves = ("not universal",)
+    notions = ("matching", "shared attention", "functional", "attention-matching")
+    targets = (*TARGETS[:2], *GENERIC)
+    ranked = brief = False
+
+    @classmethod
+    def read_host(cls, claim: Claim, host: dict[str, Any]) -> None:
+        if "every" in host:
+            (every,) = record(host, "host", "every")
+            claim.construction = "every " + choice(every, "every", *EVERY)
+            return
+        values, system = record(host, "host", "R_V", "system")
+        claim.tied = choice(system, "system", *GIVEN) == GIVEN[1]
+        claim.construction = f"the given {system} host"
+        if claim.shape.residual:
+            raise Malformed(
+                f"{cls.name} of a given host is not defined with a residual stream, the shape is {claim.shape}"
+            )
+        if (claim.notion, claim.targets, claim.free) != ("shared attention", "all untied", "E and U"):
+            raise Malformed("a given host is for shared attention, all untied targets, E and U free")
+        claim.values = grid(claim.shape.m, claim.shape.m)(values, "R_V", claim)
+
+
+@dataclass
+class Arithmetic(LowerBound):
+    """An inequality that is proved in docs/proofs, and that m violates. No primitive of the kernel."""
+
+    method = "dimension"
+
+    serves = staticmethod(lambda claim: not claim.values)
+
+    def __post_init__(self) -> None:
+        self.bound = dimension_bound(self.claim)
+
+    def check(self) -> None:
+        have, needed, names, _ = self.bound
+        if have >= needed:
+            raise Stop(f"{names} are {figure(have)} and {figure(needed)}: not below the bound")
+
+    def says(self, verdict: str, facts: dict[str, Any]) -> str:
+        page, turned = self.bound[3], self.claim.notion == "functional" and self.claim.targets in GENERIC
+        by = ", by docs/proofs/functional-is-attention-matching.md" * (
+            turned and not page.startswith("frontier.md, section 3")
+        )
+        facts[CITED] = f"docs/proofs/{page}{by}"
+        return super().says(verdict, facts)
+
+
+@dataclass
+class Span(LowerBound):
+    """More than m independent rows of W_all, which E R_all would span with m rows. Kernel: layered product (W_all),
+    rank witness (elimination)."""
+
+    method = "span"
+    prime: int = given(prime)
+    given_targets: list[GivenHost] = given(many(sparse_target, least=1), name="targets")
+
+    serves = staticmethod(lambda claim: not claim.values)
+
+    def __post_init__(self) -> None:
+        s, shared = self.claim.shape, self.claim.notion == "shared attention" and self.claim.targets in GENERIC
+        if not (self.claim.notion == "matching" or (shared and not s.residual)) or s.d_in != s.d_out:
+            raise Malformed(f"the method span is not for claims {self.claim.how} at {s}")
+
+    def check(self) -> None:
+        claim, s, p, targets = self.claim, self.claim.shape, self.prime, self.given_targets
+        both, words = claim.free == "E and U", s.leaves
+        # rows for each target, columns, and the rank that m allows
+        height, columns, most = s.d_in, s.columns, s.m
+        if claim.notion == "shared attention":
+            height, columns, most = (s.d_in**2, words, s.m**2) if both else (s.d_in, s.d_in * words, s.m)
+        count, allowed = height * len(targets), "m^2" if both else "m"
+        require_prime(p)
+        if min(count, columns) <= most:
+            raise Stop(
+                f"{figure(count)} rows of {figure(columns)} columns have no rank above {allowed} = {figure(most)}"
+            )
+        rows = []
+        for target in targets:
+            if claim.notion != "matching":  # outputs only
+                without: list[list[Any]] = [
+                    [([[]] * s.d_in, [[]] * s.d_in, values) for *_, values in layer] for layer in target.heads
+                ]
+                target = replace(target, heads=without)
+            found = dense_matrix(target, p)
+            rows += [row[j :: s.d_in] for row in found for j in range(s.d_in)] if both else found
+        if not rank_reaches(rows, p, most + 1):
+            raise Stop(f"the rank of the targets' rows modulo {p} is not above {allowed} = {most}")
+
+
+@dataclass
+class NullVector(LowerBound):
+    """sum y_w R_w = 0 with y_s != 0, while sum y_w M_w = y_s for the target that is 1 along the word s. Kernel: layered
+    product, for each unit vector in place of U."""
+
+    method = "null-vector"
+    word: int = given(number(0, lambda c: c.shape.heads**c.shape.layers))
+    y: Pairs = given(pairs(lambda c: c.shape.heads**c.shape.layers))
+
+    serves = staticmethod(lambda claim: bool(claim.values))
+
+    def check(self) -> None:
+        s = self.claim.shape
+        if self.word not in dict(self.y):
+            raise Stop(f"y is zero at the word {figure(self.word)}")
+        wide = replace(s, d_out=s.m)
+        system = DenseVectors(GivenHost(wide, [[([], [], values) for values in layer] for layer in self.claim.values]))
+        first = wide.columns - wide.leaves * s.m  # of the OV columns
+        for j in range(s.m):
+            if layered(wide, [(first + word * s.m + j, value) for word, value in self.y], system):
+                raise Stop("the sum of y_w R_w is not zero")
 
 
 # ----------------------------------------------------------------------------------------------------
@@ -2564,888 +2955,6 @@ def attention_map(value: Any, what: str, claim: Claim) -> Attention:
     return Attention(claim.shape, str(value), frozenset(names), window)
 
 
-def sparse_target(value: Any, what: str, claim: Claim) -> Target:
-    """The target's nonzero entries [tensor, l, h, i, j, v], in increasing order; modulo the prime if one has been
-    read."""
-    s, tied, p = claim.shape, claim.targets in TIED, claim.read.get("prime", 0)
-    widths = {"W_K": s.head_dim, "W_O": s.d_in, "W_Q": s.head_dim, "W_V": s.head_dim}
-    target: Target = {}
-    last: tuple[Any, ...] = ()
-    for tensor, layer, head, i, j, v in many(tuple_of(one_of(*widths), *[entry] * 5))(value, what, claim):
-        place = (tensor, layer, head, i, j)
-        height = s.head_dim if tensor == "W_O" else s.d_in
-        if not (0 <= head < s.heads and 0 <= i < height and 0 <= j < widths[tensor]):
-            raise Malformed(f"an entry of {tensor} lies outside")
-        if layer != 0 if tied else not 1 <= layer <= s.layers:
-            raise Malformed(f"an entry of {tensor} is at layer {figure(layer)}")
-        if place <= last or v == 0:
-            raise Malformed("the entries of a target do not increase strictly, or one is 0")
-        last = place
-        target.setdefault((tensor, layer, head), {}).setdefault(i, {})[j] = v % p if p else v
-    return target
-
-
-# ----------------------------------------------------------------------------------------------------
-# One certificate (sections 2-4 and 14): its claim, and its kind
-
-
-@dataclass
-class Claim:
-    kind: type[Kind]
-    shape: Shape
-    construction: str = ""
-    dtype: str = ""
-    law: str = ""
-    seed: int = 0
-    weights: dict[str, Tensor] | None = None
-    weights_digest: str = ""
-    tied: bool = False
-    notion: str = "matching"
-    targets: str = "all untied"
-    free: str = ""
-    folder: str = ""
-    options: Options = field(default_factory=Options)
-    values: Grid = field(default_factory=list)  # R_V, where it stands in the claim
-    stated: dict[str, Any] = field(default_factory=dict)  # fields of the claim, as they are read
-    read: dict[str, Any] = field(default_factory=dict)  # of the evidence, for the rules that read what follows
-    digests: dict[str, str] = field(default_factory=dict)  # of parts of the evidence
-
-    @property
-    def how(self) -> str:
-        """The notion and, for the kinds that differ in them, the targets and what depends on the target."""
-        if self.kind.brief and self.targets == TARGETS[0]:
-            return f"by {self.notion}"
-        notion = "in the functional sense" if self.notion == "functional" else f"by {self.notion}"
-        return f"{notion} (targets: {self.targets}{'; ' + self.free + ' free' if self.free else ''})"
-
-    def __str__(self) -> str:
-        if self.construction.startswith("every"):
-            return f"{self.construction} with m <= {figure(self.shape.m)} at {self.shape.without_m()}"
-        drawn = f" ({self.law}, {self.dtype}, seed {self.seed})" if self.construction in RANDOM else ""
-        return f"{self.construction}{drawn} at {self.shape}"
-
-
-KINDS: dict[str, type[Kind]] = {}
-
-
-@dataclass
-class Kind:
-    """A kind of certificate, or of its methods: what it can state, the fields of its evidence with the rules that read
-    them, and how its check reduces to the kernel. A class with a `name` is a kind; where there are `several` methods,
-    those derived from it are."""
-
-    claim: Claim
-    name: ClassVar[str] = ""
-    method: ClassVar[str] = ""
-    verdicts: ClassVar[tuple[str, ...]] = ("universal", "not universal")  # that can be written
-    proves: ClassVar[tuple[str, ...]] = ("universal",)  # of these
-    notions: ClassVar[tuple[str, ...]] = ("matching",)
-    targets: ClassVar[tuple[str, ...]] = TARGETS[:1]
-    ranked: ClassVar[bool] = True  # "universal" comes with a rank
-    brief: ClassVar[bool] = True  # untied targets go without saying
-    stored: ClassVar[bool] = True  # weights from a file can be meant
-    methods: ClassVar[list[type[Kind]]] = []
-    serves: ClassVar[Any] = staticmethod(lambda claim: True)  # which claims a method is for
-    constructions: ClassVar[Any] = staticmethod(lambda claim: (*INDEX_HOSTS, *RANDOM))  # that the kind is for
-
-    def __init_subclass__(cls, *, several: bool = False) -> None:
-        if "name" in cls.__dict__:
-            KINDS[cls.name], cls.methods = cls, []
-        if not several:
-            cls.methods.append(cls)
-
-    @classmethod
-    def fields_stated(cls, statement: dict[str, Any], verdict: str) -> dict[str, Rule]:
-        """Fields of the claim that this kind has beyond those of all."""
-        return {}
-
-    @classmethod
-    def columns(cls, claim: Claim) -> int:
-        """How many columns of R_all, or of the test matrix, are looked at."""
-        return claim.shape.columns
-
-    @classmethod
-    def read_host(cls, claim: Claim, host: dict[str, Any]) -> None:
-        """Fills in the host."""
-        if "weights" in host:
-            system, named = record(host, "host", "system", "weights")
-            claim.tied = choice(system, "system", "universal", "looped-universal") == "looped-universal"
-            claim.weights_digest = digest(named, "weights", claim)
-            if not cls.stored:
-                raise Malformed(f"{cls.name} is not for weights from a file")
-            claim.weights = claim.options.files.find(named, claim)
-            require_host_tensors(claim.weights)
-            claim.construction = f"{system} weights {named[:16]}"
-            return
-        name = choice(host.get("construction"), "construction", *INDEX_HOSTS, *RANDOM)
-        claim.construction, claim.tied = name, name == "random-tied"
-        if name in RANDOM:
-            _, dtype, law, seed = record(host, "host", "construction", "dtype", "law", "seed")
-            claim.dtype = choice(dtype, "dtype", "float64", *FORMATS)
-            claim.law, claim.seed = choice(law, "law", *LAWS), number(0, 2**64)(seed, "seed", claim)
-        else:
-            record(host, "host", "construction")
-            hosts = RESIDUAL_HOSTS if claim.shape.residual else INDEX_HOSTS
-            if name not in hosts:
-                raise Malformed(f"{name} is not defined with a residual stream, the shape is {claim.shape}")
-            require_least(claim, hosts[name].least(claim.shape))
-        if name not in cls.constructions(claim):
-            raise Malformed(f"{cls.name} is not for the construction {name}")
-
-    def rank(self) -> tuple[int, str]:
-        """Of R_all or the test matrix, and what it is called."""
-        return self.columns(self.claim), "M"
-
-    def check(self) -> None:
-        """Stop where the evidence does not establish the claim."""
-        raise NotImplementedError
-
-    def says(self, verdict: str, facts: dict[str, Any]) -> str:
-        return f"{verdict} {self.claim.how}: {self.claim}"
-
-
-def require_least(claim: Claim, least: int | None) -> None:
-    if least is None:
-        raise Malformed(f"{claim.construction} is not defined at {claim.shape}")
-    if claim.shape.m < least:
-        raise Malformed(f"{claim.construction} needs m >= {figure(least)}, m is {figure(claim.shape.m)}")
-
-
-def require_squares(claim: Claim, *, where: bool = True) -> None:
-    if where and claim.shape.d_in != claim.shape.d_out:
-        raise Malformed(f"{claim.kind.name} is for d_in = d_out here, the shape is {claim.shape}")
-
-
-def read_evidence(claim: Claim, evidence: object) -> Kind:
-    """The kind with its method, and with all fields read."""
-    known = {kind.method: kind for kind in claim.kind.methods if kind.serves(claim)}
-    kind, held = claim.kind, evidence if isinstance(evidence, dict) else {}
-    if list(known) != [""]:
-        known[""] = known[choice(held.get("method"), "the evidence's method", *known)]
-    kind = known[""]
-    declared = {f.metadata["name"] or f.name: f for f in fields(kind) if f.metadata}
-    names = [name for name, f in declared.items() if name in held or not f.metadata["optional"]]
-    for name, value in zip(names, record(evidence, "evidence", *names, *["method"] * bool(kind.method)), strict=False):
-        claim.read[name] = declared[name].metadata["rule"](value, name, claim)
-    return kind(claim, **{declared[name].name: claim.read[name] for name in names})
-
-
-def check_document(document: object, folder: str, options: Options, facts: dict[str, Any]) -> str:
-    """What a valid certificate proves. Fills `facts` as far as it gets."""
-    certificate_format, version, kind_name, shape, statement, evidence = record(
-        document, "the certificate", "format", "version", "kind", "shape", "claim", "evidence"
-    )
-    choice(certificate_format, "format", FORMAT)
-    if integer(version, "version") != 1:
-        raise Malformed(f"version {quote(version)} is unknown")
-    facts["kind"] = choice(kind_name, "kind", *KINDS)
-    kind = KINDS[facts["kind"]]
-    if not isinstance(statement, dict):
-        raise Malformed("claim is not an object")
-    verdict = choice(statement.get("verdict"), "the claim's verdict", *kind.verdicts)
-    notion = choice(statement.get("notion"), "notion", *kind.notions)
-    rules: dict[str, Any] = {"targets": one_of(*kind.targets)}  # that do not look at the claim
-    rules |= {"free": one_of("E", "E and U")} if notion == "shared attention" else {}
-    rules |= {"rank": entry} if kind.ranked and verdict == "universal" else {}
-    more = kind.fields_stated(statement, verdict)
-    host, _, _, *_ = record(statement, "claim", "host", "notion", "verdict", *rules, *more)
-    said = {"verdict": verdict} | {name: rule(statement[name], name, None) for name, rule in rules.items()}
-    claim = Claim(
-        kind, read_shape(shape), notion=notion, targets=said["targets"], free=said.get("free", ""), stated=said
-    )
-    claim.folder, claim.options = folder, options
-    said |= {name: rule(statement[name], name, claim) for name, rule in more.items()}
-    facts |= {"notion": notion, "targets": claim.targets, "verdict": verdict} | (
-        {"free": claim.free} if claim.free else {}
-    )
-    facts["shape"] = {name: stated(value) for name, value in vars(claim.shape).items() if value is not False}
-    if not isinstance(host, dict):
-        raise Malformed("host is not an object")
-    kind.read_host(claim, host)
-    facts["construction"] = claim.construction
-    if claim.weights is not None:
-        facts["weights"] = claim.weights_digest
-    found = read_evidence(claim, evidence)
-    facts |= claim.digests
-    if verdict not in kind.proves:
-        raise Stop(f'{kind.name} does not prove "{verdict}"')
-    if "rank" in claim.stated:
-        rank, name = found.rank()
-        if claim.stated["rank"] != rank:
-            raise Stop(f"the rank is stated as {figure(claim.stated['rank'])}, {name} is {figure(rank)}")
-        facts["rank"] = stated(rank)
-    if claim.weights is not None:
-        WeightsHost(claim)  # complains about other shapes
-        require_finite(claim.weights, options.numpy)
-    found.check()
-    return found.says(verdict, facts)
-
-
-@dataclass
-class Permutation(Kind):
-    """Every column of R_all is traced, block by block, through the definitions of R_V, R_Q, R_K and U. If they are
-    pairwise different unit vectors, then rank R_all = M, and the matching equations are solvable for every target. For
-    tied hosts and tied targets columns of R_all and W_all repeat alike with a residual stream; those looked at are the
-    words without the letter 0, of outputs of all lengths up to L. Kernel: rank witness, a permutation."""
-
-    name = "rank-permutation"
-    targets = TARGETS[:2]
-    stored = False
-    rows: Any = given(
-        lambda value, what, claim: None if value == STANDARD else residues(claim.kind.columns)(value, what, claim)
-    )
-
-    constructions = staticmethod(lambda claim: ("tied",) if claim.shape.residual else PERMUTATIONS)
-
-    @classmethod
-    def columns(cls, claim: Claim) -> int:
-        return claim.shape.reduced_columns if claim.shape.residual else claim.shape.columns
-
-    @classmethod
-    def read_host(cls, claim: Claim, host: dict[str, Any]) -> None:
-        s, tied = claim.shape, claim.targets == "all tied"
-        if tied and not s.residual:
-            raise Malformed(f"{cls.name} is for tied targets with a residual stream only, the shape is {s}")
-        if not tied and s.residual and s.layers > 1:
-            raise Malformed(f"{cls.name} with a residual stream is for tied targets, unless L = 1; the shape is {s}")
-        super().read_host(claim, host)
-
-    def rank(self) -> tuple[int, str]:
-        return self.columns(self.claim), "2dS + d_out (1 + S)" if self.claim.shape.residual else "M"
-
-    def check(self) -> None:
-        s, kind, columns = self.claim.shape, index_kind(self.claim), self.columns(self.claim)
-        assert kind is not None
-        rows = None if self.rows is None else unsigned(self.rows, "rows")
-        host, lengths = kind(s), range(0 if s.residual else s.layers, s.layers + 1)
-        require_triangle(host, traced(host, lengths, stream=False), rows, columns, units=True)
-
-
-@dataclass
-class Triangular(Kind):
-    """Residual streams: the stream is a letter more, whose value matrix is the identity. Every column's ones are
-    traced, letter by letter. If each has a 1 in its own row and that row is zero in all later columns, then rank R_all
-    = M. Kernel: rank witness, a triangle."""
-
-    name = "rank-triangular"
-    stored = False
-    rows: Any = given(residues(lambda claim: claim.shape.columns))
-
-    constructions = staticmethod(lambda claim: ("sparse",))
-
-    @classmethod
-    def read_host(cls, claim: Claim, host: dict[str, Any]) -> None:
-        if not claim.shape.residual:
-            raise Malformed(f"{cls.name} is for residual streams only, the shape is {claim.shape}")
-        super().read_host(claim, host)
-
-    def check(self) -> None:
-        s, rows = self.claim.shape, unsigned(self.rows, "rows")
-        host = Sparse(s)
-        require_triangle(host, traced(host, [s.layers], stream=True), rows, len(rows), units=False)
-
-
-def require_rank_of_host(kind: Kind, p: int, columns: int, name: str) -> None:
-    """What every rank modulo a prime needs."""
-    require_prime(p)
-    if kind.claim.shape.m < columns:
-        raise Stop(f"the rank is at most m = {figure(kind.claim.shape.m)} and {name} = {figure(columns)}")
-
-
-@dataclass
-class Modular(Kind, several=True):
-    """R_all is formed as an integer matrix, by the definitions of the host or from a file, modulo a prime. If its
-    columns are independent there, the rank over the rationals is M."""
-
-    name = "rank-modular"
-    prime: int = given(prime)
-
-    constructions = staticmethod(lambda claim: RANDOM)
-
-
-def host_rank_reaches(
-    claim: Claim, p: int, wanted: int, queries: int | None = None, gauges: Grid | None = None
-) -> bool:
-    """Whether the rank of R_all, or of a test matrix, modulo p is so large."""
-    if claim.options.numpy:
-        return bool(numpy_module().columns_independent(dense_host(claim), p, wanted, queries, gauges))
-    return rank_reaches(dense_matrix(dense_host(claim), p, queries, gauges), p, wanted)
-
-
-@dataclass
-class Recompute(Modular):
-    """Kernel: layered product (all columns), rank witness (elimination: this form has no witness)."""
-
-    method = "recompute"
-    matrix: ClassVar[str] = "R_all"
-    queries: ClassVar[Any] = staticmethod(lambda s: s.head_dim)  # columns of every R_Q that are looked at
-    gauges: Any = None
-
-    def check(self) -> None:
-        claim, p, (columns, name), queries = self.claim, self.prime, self.rank(), self.queries(self.claim.shape)
-        require_rank_of_host(self, p, columns, name)
-        C = self.gauges and [[[[x % p for x in row] for row in matrix] for matrix in layer] for layer in self.gauges]
-        if not host_rank_reaches(claim, p, columns, queries, C):
-            raise Stop(f"the rank of {self.matrix} modulo {p} is below {name} = {columns}")
-
-
-@dataclass
-class Witness(Modular):
-    """Kernel: layered product (R_all x), rank witness (an inverse of M rows)."""
-
-    method = "witness"
-    rows: Any = given(residues(lambda claim: claim.shape.columns))
-    inverse: Any = given(
-        residues(
-            lambda claim: claim.shape.columns**2,
-            lambda c: "B" if c.read["prime"] < 2**8 else "H" if c.read["prime"] < 2**16 else U32,
-        )
-    )
-
-    def __post_init__(self) -> None:
-        if any(later <= earlier for earlier, later in pairwise(self.rows)):
-            raise Malformed("rows do not increase strictly")
-
-    def check(self) -> None:
-        s, p = self.claim.shape, self.prime
-        require_rank_of_host(self, p, s.columns, "M")
-        rows, inverse = unsigned(self.rows, "rows"), unsigned(self.inverse, "inverse")
-        if rows[-1] >= s.m:
-            raise Stop(f"row {rows[-1]} is not below m = {s.m}")
-        largest = numpy_module().largest(inverse) if self.claim.options.numpy else max(inverse)
-        if largest >= p:
-            raise Stop(f"the inverse has an entry {largest}, not below p = {p}")
-        require_inverse(dense_host(self.claim), p, rows, inverse, self.claim.options.numpy)
-
-
-@dataclass
-class LinearTest(Recompute):
-    """As `recompute`, with the d_in columns of every R_w R_Q C^T in place of the d columns of R_w R_Q; C is the
-    evidence's, or (I 0). If the columns are independent, some E gives keys M_w C and queries x with x C^T = M_w A: then
-    all logits are those of the target."""
-
-    name = "linear-test"
-    method = "recompute"
-    notions = ("attention-matching",)
-    brief = False
-    matrix = "the test matrix"
-    queries = staticmethod(lambda s: s.d_in)
-    gauges: Any = given(grid(lambda c: c.shape.d_in, lambda c: c.shape.head_dim), optional=True)
-
-    @classmethod
-    def columns(cls, claim: Claim) -> int:
-        return claim.shape.columns - (claim.shape.head_dim - claim.shape.d_in) * claim.shape.readers(claim.shape.layers)
-
-    @classmethod
-    def read_host(cls, claim: Claim, host: dict[str, Any]) -> None:
-        if not claim.shape.d_in == claim.shape.d_out <= claim.shape.head_dim:
-            raise Malformed(f"the linear test is for d_in = d_out <= d, the shape is {claim.shape}")
-        super().read_host(claim, host)
-
-    def rank(self) -> tuple[int, str]:
-        return self.columns(self.claim), "the number of its columns"
-
-
-@dataclass
-class Deficient(Kind, several=True):
-    """Some target is missed."""
-
-    name = "rank-deficient"
-    proves = ("not universal",)
-    targets = TARGETS[:2]
-
-    @classmethod
-    def read_host(cls, claim: Claim, host: dict[str, Any]) -> None:
-        require_squares(claim, where=claim.targets == "all tied")
-        super().read_host(claim, host)
-
-
-@dataclass
-class TooFewRows(Deficient):
-    """m < M bounds the rank."""
-
-    method = "dimension"
-
-    serves = staticmethod(lambda claim: claim.targets == "all untied")
-
-    def check(self) -> None:
-        m, columns = self.claim.shape.m, self.claim.shape.columns
-        if m >= columns:
-            raise Stop(f"m = {figure(m)} is not below M = {figure(columns)}")
-
-
-@dataclass
-class KernelVector(Deficient):
-    """R_all z = 0 in exact integers, with z_c != 0. Then E R_all z = 0 for every E, whereas W_all z != 0 for the target
-    that isolates column c. With a residual stream no target isolates a column; the one routed along its word is built
-    here, and W_all z is computed in exact integers. Kernel: layered product, twice."""
-
-    method = "kernel-vector"
-    column: int = given(number(0, lambda c: c.shape.columns))
-    distance_squared: list[int] = given(tuple_of(entry, number(1)))
-    z: Pairs = given(pairs(lambda c: c.shape.columns))
-
-    serves = staticmethod(lambda claim: claim.targets == "all untied")
-
-    def __post_init__(self) -> None:
-        if math.gcd(*self.distance_squared) != 1:
-            raise Malformed("distance_squared is not in lowest terms")
-
-    def check(self) -> None:
-        claim, (n, q) = self.claim, self.distance_squared
-        if (top := dict(self.z).get(self.column)) is None:
-            raise Stop(f"z is zero at column {figure(self.column)}")
-        missed = top * top
-        if claim.shape.residual:
-            missed = sum(x * x for x in routed_product(claim.shape, self.column, self.z).values())
-            if missed == 0:
-                raise Stop("W_all z of the routed target is zero")
-        if n * sum(value * value for _, value in self.z) != q * missed:
-            raise Stop("distance_squared is not |W_all z|^2 / |z|^2")
-        require_kernel(claim, self.z)
-
-
-def routed_product(s: Shape, column: int, z: Pairs) -> Held:
-    """W_all z, by its nonzero coordinates, of the target that is routed along the word of a column (section 7)."""
-    ((layer, ((part, word, coordinate, _),)),) = by_layer(s, [(column, 1)]).items()
-    if part < 2:
-        word, head = divmod(word, s.heads)
-    letters = []  # of the layers layer - 1, ..., 1
-    for _ in range(layer - 1):
-        word, letter = divmod(word, s.letters)
-        letters.append(letter)
-    route = [(at, letter - 1) for at, letter in enumerate(reversed(letters), 1) if letter]
-    target: Target = {}
-    for at, h in route:
-        target["W_V", at, h] = target["W_O", at, h] = {0: {0: 1}}
-    if part < 2:
-        target["W_" + "QK"[part], layer, head] = {0: {coordinate: 1}}
-    elif route:
-        target["W_O", *route[-1]] = {0: {coordinate: 1}}
-    product = layered(s, by_layer(s, z), TargetVectors(target, tied=False))
-    if part == 2 and not route and s.d_in != s.d_out:  # W_E picks the coordinate in its row 0
-        product[0] = product.get(coordinate, 0)
-    return {i: x for i, x in product.items() if i < s.d_in}
-
-
-@dataclass
-class TiedTargetMiss(Deficient):
-    """R_all z = 0 and W_all z != 0 for a tied target that is given, in exact integers. Kernel: layered product,
-    twice."""
-
-    method = "tied-target"
-    row: int = given(number(0, lambda c: c.shape.d_in))
-    target: Target = given(sparse_target)
-    z: Pairs = given(pairs(lambda c: c.shape.columns))
-
-    serves = staticmethod(lambda claim: claim.targets == "all tied")
-
-    def check(self) -> None:
-        s = self.claim.shape
-        if self.row not in layered(s, by_layer(s, self.z), TargetVectors(self.target, tied=True)):
-            raise Stop(f"W_all z of this target is zero in row {figure(self.row)}")
-        require_kernel(self.claim, self.z)
-
-
-@dataclass
-class TiedKernel(Kind):
-    """The rank of R_all modulo a prime is at least M - k, and k independent vectors z are in its kernel (exact
-    integers): they span it. W_all z = 0 for all tied targets is an identity of integer polynomials in their entries.
-    Then every row of every W_all is a combination of rows of R_all. Kernel: layered product, rank witness
-    (elimination), identity at a random point."""
-
-    name = "tied-kernel"
-    targets = TARGETS[1:2]
-    brief = False
-    basis: list[Pairs] = given(many(pairs(lambda c: c.shape.columns), least=1))
-    prime: int = given(prime)
-
-    constructions = staticmethod(lambda claim: RANDOM)
-
-    @classmethod
-    def read_host(cls, claim: Claim, host: dict[str, Any]) -> None:
-        require_squares(claim)
-        super().read_host(claim, host)
-
-    def rank(self) -> tuple[int, str]:
-        return self.claim.shape.columns - len(self.basis), f"M - {len(self.basis)}"
-
-    def check(self) -> None:
-        claim, s, p, (rank, name) = self.claim, self.claim.shape, self.prime, self.rank()
-        require_rank_of_host(self, p, rank, name)
-        support = {
-            position: at for at, position in enumerate(sorted({position for z in self.basis for position, _ in z}))
-        }
-        rows = [array(U32, bytes(4 * len(support))) for _ in self.basis]
-        for row, z in zip(rows, self.basis, strict=True):
-            for position, value in z:
-                row[support[position]] = value % p
-        if not rank_reaches(rows, p, len(rows)):
-            raise Stop(f"the {len(self.basis)} vectors of the basis are not independent modulo {p}")
-        target, q = random_tied_target(s)
-        if any(layered(s, by_layer(s, z), TargetVectors(target, tied=True, q=q)) for z in self.basis):
-            raise Stop("W_all z is not zero for every tied target")
-        for z in self.basis:  # they are in the kernel, and nothing else is
-            require_kernel(claim, z)
-        if not host_rank_reaches(claim, p, rank):
-            raise Stop(f"the rank of R_all modulo {p} is below {name} = {rank}")
-
-
-def random_tied_target(s: Shape) -> tuple[Target, int]:
-    """At a random point modulo a random prime."""
-    q, b, d = random_prime(), s.d_in, s.head_dim
-    sizes = {"W_Q": (b, d), "W_K": (b, d), "W_V": (b, d), "W_O": (d, b)}
-    return {
-        (tensor, 0, head): {i: {j: secrets.randbelow(q) for j in range(columns)} for i in range(rows)}
-        for tensor, (rows, columns) in sizes.items()
-        for head in range(s.heads)
-    }, q
-
-
-# What certificates of the kind `identity` can say of a construction: host, notion, targets, what is free besides E
-IDENTITIES: dict[str, tuple[type[IndexHost], str, tuple[str, ...], str]] = {
-    "shared-key": (SharedKey, "attention-matching", ("all untied",), ""),
-    "shared-query": (SharedQuery, "attention-matching", ("all untied", INVERTIBLE), ""),
-    "commuting-trie": (CommutingTrie, "matching", ("all tied",), ""),
-    "register": (Register, "shared attention", ("all untied",), "E"),
-    "two-sided": (TwoSided, "shared attention", ("all untied",), "E and U"),
-    "counting": (Counting, "shared attention", ("all tied",), "E"),
-    "shared-query-groups": (SharedQueryGroups, "attention-matching", GENERIC, ""),
-    "residual-key": (ResidualKey, "attention-matching", TARGETS[:2], ""),
-}
-FUNCTIONAL = (SharedQuery, "functional", ("all untied",), "")  # of shared-query at H = d_in = 1
-
-
-def blocks(value: Any, what: str, claim: Claim) -> Blocks | None:
-    """None for the embedding that the construction has of its own."""
-    own = issubclass(IDENTITIES[claim.construction][0], Drawn)
-    if own:
-        choice(value, what, STANDARD)
-    standard = claim.construction in ("register", "shared-key", "shared-query")
-    return None if own or (value == STANDARD and what == "E" and standard) else Blocks(value, what, claim)
-
-
-@dataclass
-class Identities(Kind):
-    """E (and U) consist of blocks that are words in the target's matrices, or E is what a construction says: a rational
-    function of the target, or a standard one, where one block holds the word that a reader demands, and the block read,
-    followed through the host's definition, has to be that one. E R_w U = M_w, and what the notion demands of queries
-    and keys, are to hold for all words w, and for all targets, or for those whose inverses are used, which the claim
-    then has to say. Kernel: identity at a random point."""
-
-    name = "identity"
-    notions = ("attention-matching", "matching", "shared attention", "functional")
-    targets = (*TARGETS, *GENERIC)
-    ranked = brief = False
-    E: Any = given(blocks)
-    U: Any = given(blocks, optional=True)
-
-    @classmethod
-    def read_host(cls, claim: Claim, host: dict[str, Any]) -> None:
-        shape = claim.shape
-        name = claim.construction = choice(host.get("construction"), "construction", *IDENTITIES)
-        record(host, "host", "construction")
-        functional = name == "shared-query" and claim.notion == "functional" and shape.heads == shape.d_in == 1
-        kind, notion, targets, free = FUNCTIONAL if functional else IDENTITIES[name]
-        if (claim.notion, claim.free) != (notion, free) or claim.targets not in targets:
-            raise Malformed(f"no identity says that {name} is universal {claim.how}")
-        require_squares(claim)
-        if shape.residual != issubclass(kind, ResidualKey):
-            raise Malformed(f"{name} is not defined {'with' if shape.residual else 'without'} a residual stream")
-        require_least(claim, kind.least(shape))
-
-    def __post_init__(self) -> None:
-        if (self.U is not None) != (self.claim.free == "E and U"):
-            raise Malformed(f"evidence {'has' if self.U else 'lacks'} the field U")
-
-    def check(self) -> None:
-        claim, s, E, U = self.claim, self.claim.shape, self.E, self.U
-        if 4 * s.heads * s.layers * s.d_in * s.head_dim > MAX_NUMBERS:
-            raise OverLimit(f"a target at {s} has more than {MAX_NUMBERS} numbers")
-        kind = IDENTITIES[claim.construction][0]
-        drawn = issubclass(kind, Drawn)
-        inverses = claim.construction == "shared-query" if E is None else E.inverses or bool(U and U.inverses)
-        # functional, H = d_in = 1: where an M^{l,0} has no inverse the target is zero, and E = 0 serves it
-        if not drawn and claim.notion != "functional" and inverses != (claim.targets == INVERTIBLE):
-            raise Stop(
-                f'{"inverses occur" if inverses else "no inverse occurs"}, and the targets are "{claim.targets}"'
-            )
-        if E is None and not drawn:
-            require_standard(claim, kind(claim.shape))
-        else:
-            require_words(claim, kind(claim.shape), E, U)
-
-
-EVERY = ("host", "tied host")
-GIVEN = ("shared-attention-universal", "looped-shared-attention-universal")
-
-
-Inequality: TypeAlias = tuple[int, int, str, str]  # a, b, what they are, and where it is proved that a < b refutes
-
-
-def dimension_bound(claim: Claim) -> Inequality:
-    """No host is universal if a < b. The tables of section 10.1."""
-    s, words = claim.shape, claim.shape.heads**claim.shape.layers
-    shared, b = "shared-attention.md, section", s.d_in
-    if s.residual:
-        return residual_bound(claim)
-    match claim.notion, claim.targets, claim.free:
-        case "matching", "all untied", _:
-            return s.m, s.columns, "m and M", "decision-theorem.md, section 3"
-        case "matching", "all tied", _ if min(b, s.head_dim) >= s.layers:
-            return s.m, s.columns, "m and M", "decision-theorem.md, section 5"
-        case "shared attention", "all untied", "E":
-            return s.m, s.d_out * words, "m and d_out H^L", f"{shared} 2"
-        case "shared attention", "all untied", "E and U" if (s.heads, s.layers, b, s.d_out) == (3, 1, 1, 1):
-            return s.m, 3, "m and 3", "frontier.md, section 4"
-        case "shared attention", "all untied", "E and U":
-            return s.m**2, words, "m^2 and H^L", f"{shared} 3"
-        case "shared attention", "all tied", "E":
-            return s.m, s.counts, "m and C(L+H-1, H-1)", f"{shared} 7"
-        case "shared attention", "all tied", "E and U":
-            return s.m**2, s.counts, "m^2 and C(L+H-1, H-1)", f"{shared} 7"
-        case "functional", "all untied", _ if s.layers == 1 and b == s.d_out and no_room(s):
-            return s.m, s.columns, "m and M", "sharper-frontier.md, Theorem D"
-        case "functional", "all untied", _ if s.layers == 1 and s.head_dim <= b == s.d_out:
-            needed = s.heads * (b**2 + 2 * s.head_dim * b - s.head_dim**2)
-            return b * s.m, needed, "d_in m and H (d_in^2 + 2 d d_in - d^2)", "fibre-dimension.md, section 2"
-        case "attention-matching", "all untied", _ if s.heads == s.layers == b == s.d_out == 1:
-            return s.m, 3, "m and 3", "fibre-dimension.md, section 3"
-    if claim.targets in GENERIC and b == s.d_out:
-        rows = list(generic_bounds(claim, words))
-        if rows:
-            return violated(rows)
-    raise Malformed(f"the format has no bound {claim.how} at {s}")
-
-
-def violated(rows: list[Inequality]) -> Inequality:
-    """The first that m violates, if there is one."""
-    return next((row for row in rows if row[0] < row[1]), rows[0])
-
-
-def no_room(s: Shape) -> bool:
-    """One layer: queries and keys of all heads can be independent, or two heads of dimension one at d_in = 2."""
-    return s.head_dim * (s.heads + 1) <= s.d_in or (s.heads, s.head_dim, s.d_in) == (2, 1, 2)
-
-
-def residual_bound(claim: Claim) -> Inequality:
-    """The third table of section 10.1."""
-    s = claim.shape
-    square = s.d_in == s.d_out
-    if claim.notion == "matching" and (claim.targets == "all untied" or (claim.targets == "generic untied" and square)):
-        if claim.construction == "every tied host" and s.layers > 1:  # the words (0, ..., 0, h) and (h, 0, ..., 0)
-            return 0, 1, "whatever m, equal and different columns", "residual.md, section 3"
-        return s.m, s.columns, "m and M", "residual.md, section 1"
-    if claim.notion == "matching" and claim.targets in TIED and square and min(s.d_in, s.head_dim) >= s.layers:
-        return s.m, s.reduced_columns, "m and 2dS + d_out (1 + S)", "residual.md, section 4"
-    if claim.notion in ("attention-matching", "functional") and claim.targets == GENERIC[0] and square:
-        b, narrow, words = s.d_in, min(s.head_dim, s.d_in), s.leaves
-        forms = 2 * narrow * b - narrow**2
-        have, front = b * (s.m - b * words), "d_in (m - d_in (H+1)^L) and "
-        rows = [(have, s.layers * s.heads * forms, front + "L H (2 d' d_in - d'^2)", "residual-frontier.md, section 4")]
-        if s.head_dim <= b:
-            rest = b - s.heads * s.head_dim
-            x, y = (s.letters, 1) if rest <= s.head_dim else (b, rest)
-            room = sum(x**t * y ** (s.layers - 1 - t) for t in range(s.layers))
-            what = front + "H (2 d d_in - d^2) (1 + q + ... + q^(L-1))"
-            rows.append((have * y ** (s.layers - 1), s.heads * forms * room, what, "sharper-frontier.md, Theorem C"))
-        elif s.layers > 1:
-            rows += wide_bounds(s, words, s.letters)
-        return violated(rows)
-    raise Malformed(f"the format has no bound {claim.how} at {s}")
-
-
-def wide_bounds(s: Shape, words: int, letters: int) -> list[Inequality]:
-    """d > d_in, L >= 2; `letters` behind each other make the words."""
-    b, H, L, t = s.d_in, s.heads, s.layers, (s.head_dim - s.d_in) // 2
-    found = [min(letters, b**2), *(min(letters ** (q // 2), b) * min(letters ** (-(-q // 2)), b) for q in range(2, L))]
-    needed = b**2 * (words + H + H * sum(found)) - H * t * (s.head_dim - t) * sum(found)
-    what = "d_in m and d_in^2 (words + H (K_0 + ... + K_{L-1})) - H t (d - t) (K_1 + ... + K_{L-1})"
-    return [
-        (s.m, b * (words + L * H) + 1, "m and d_in (words + L H) + 1", "wide-heads.md, Theorem A"),
-        (b * s.m, needed, what, "wide-heads.md, Theorem C"),
-    ]
-
-
-def generic_bounds(claim: Claim, words: int) -> Iterator[Inequality]:
-    """The second table of section 10.1; d_in = d_out."""
-    s, m, b, H, L = claim.shape, claim.shape.m, claim.shape.d_in, claim.shape.heads, claim.shape.layers
-    narrow = min(s.head_dim, b)
-    paths = narrow >= L  # tied targets can follow every path
-    untied = claim.targets == GENERIC[0]
-    shared, frontier, three = (
-        "shared-attention.md, section",
-        "frontier.md, section",
-        "three-dimensions-do-not-suffice.md",
-    )
-    decision = f"decision-theorem.md, section {3 if untied else 5}"
-    match claim.notion, claim.free:
-        case "matching", _:
-            if untied or paths:
-                yield m, s.columns, "m and M", decision
-            elif b == 1:
-                spanned = 2 * s.head_dim * H * math.comb(L - 1 + H, H) + s.counts
-                yield m, spanned, "m and 2dH C(L-1+H, H) + C(L+H-1, H-1)", f"{frontier} 1"
-        case "attention-matching" | "functional", _ if untied:
-            later = min(H * narrow, b)
-            forms = 2 * narrow * b - narrow**2 + (L - 1) * (2 * narrow * later - narrow**2)
-            what = "d_in (m - d_in H^L) and the dimension of the logit forms"
-            yield b * (m - b * words), H * forms, what, "attention-matching-bound.md, section 1"
-            if s.head_dim <= b:
-                S = s.words(L)
-                linear = b**2 * words + 2 * narrow * b * S - narrow**2 * H - narrow**2 * b * (S - H) // later
-                what = "d_in m and d_in^2 H^L + 2 d d_in S - d^2 (H + d_in (S - H) / r)"
-                yield b * m, linear, what, "sharper-frontier.md, Theorem A"
-            elif H > 1 and L > 1:
-                yield from wide_bounds(s, words, H)
-        case "attention-matching" | "functional", _:
-            if paths or b == 1:
-                have, forms = b * (m - (b * words if paths else s.counts)), H * (2 * narrow * b - narrow**2)
-                yield have, forms, "d_in (m - outputs) and H (2 d' d_in - d'^2)", f"{frontier} 2"
-            if claim.notion == "functional":
-                yield m, b, "m and d_in", f"{frontier} 3"
-                yield m, s.counts, "m and C(L+H-1, H-1)", f"{shared} 7"
-                if L > 1:
-                    count = (H - 1) * narrow * (b - 1) + 2 * b * narrow - narrow**2 - b
-                    yield b * m, count, "d_in m and the dimension of the outputs along separate paths", f"{frontier} 3"
-        case "shared attention", "E":
-            if untied or paths:
-                yield m, b * words, "m and d_in H^L", f"{shared} 2" if untied else decision
-            else:
-                yield m, s.counts, "m and C(L+H-1, H-1)", f"{shared} 7"
-        case "shared attention", "E and U":
-            yield m, narrow, "m and the rank of one product", f"{frontier} 4"
-            if untied or paths:
-                yield m**2, words, "m^2 and H^L", f"{shared} 3" if untied else f"{frontier} 4"
-            else:
-                yield m**2, s.counts, "m^2 and C(L+H-1, H-1)", f"{shared} 7"
-            if untied and ((b == 1 and H > 1 and L % 2) or (b > 1 and max(H, s.head_dim) > 1)):
-                yield m**2, words + 1, "m^2 and H^L + 1", f"{three}, Theorem 2" if b == 1 else f"{shared} 3"
-            if untied and s.head_dim >= b:
-                what = "2 d_in m - 1 and d_in^2 (L(H-1) + 1)"
-                yield 2 * b * m - 1, b**2 * (L * (H - 1) + 1), what, f"{shared} 4"
-            if untied and (H, L, b) == (2, 3, 1):
-                yield m, 4, "m and 4", f"{three}, Theorem 1"
-            if not untied and claim.construction == "every tied host" and (H, b) == (2, 1) and L in (2, 3):
-                yield m, 3, "m and 3", f"{three}, Theorem 3"
-
-
-@dataclass
-class LowerBound(Kind, several=True):
-    """No host of this m, or not the given one, is universal."""
-
-    name = "lower-bound"
-    proves = ("not universal",)
-    notions = ("matching", "shared attention", "functional", "attention-matching")
-    targets = (*TARGETS[:2], *GENERIC)
-    ranked = brief = False
-
-    @classmethod
-    def read_host(cls, claim: Claim, host: dict[str, Any]) -> None:
-        if "every" in host:
-            (every,) = record(host, "host", "every")
-            claim.construction = "every " + choice(every, "every", *EVERY)
-            return
-        values, system = record(host, "host", "R_V", "system")
-        claim.tied = choice(system, "system", *GIVEN) == GIVEN[1]
-        claim.construction = f"the given {system} host"
-        if claim.shape.residual:
-            raise Malformed(
-                f"{cls.name} of a given host is not defined with a residual stream, the shape is {claim.shape}"
-            )
-        if (claim.notion, claim.targets, claim.free) != ("shared attention", "all untied", "E and U"):
-            raise Malformed("a given host is for shared attention, all untied targets, E and U free")
-        claim.values = grid(claim.shape.m, claim.shape.m)(values, "R_V", claim)
-
-
-@dataclass
-class Arithmetic(LowerBound):
-    """An inequality that is proved in docs/proofs, and that m violates. No primitive of the kernel."""
-
-    method = "dimension"
-
-    serves = staticmethod(lambda claim: not claim.values)
-
-    def __post_init__(self) -> None:
-        self.bound = dimension_bound(self.claim)
-
-    def check(self) -> None:
-        have, needed, names, _ = self.bound
-        if have >= needed:
-            raise Stop(f"{names} are {figure(have)} and {figure(needed)}: not below the bound")
-
-    def says(self, verdict: str, facts: dict[str, Any]) -> str:
-        page, turned = self.bound[3], self.claim.notion == "functional" and self.claim.targets in GENERIC
-        by = ", by docs/proofs/functional-is-attention-matching.md" * (
-            turned and not page.startswith("frontier.md, section 3")
-        )
-        facts[CITED] = f"docs/proofs/{page}{by}"
-        return super().says(verdict, facts)
-
-
-@dataclass
-class Span(LowerBound):
-    """More than m independent rows of W_all, which E R_all would span with m rows. Kernel: layered product (W_all),
-    rank witness (elimination)."""
-
-    method = "span"
-    prime: int = given(prime)
-    given_targets: list[Target] = given(many(sparse_target, least=1), name="targets")
-
-    serves = staticmethod(lambda claim: not claim.values)
-
-    def __post_init__(self) -> None:
-        s, shared = self.claim.shape, self.claim.notion == "shared attention" and self.claim.targets in GENERIC
-        if not (self.claim.notion == "matching" or (shared and not s.residual)) or s.d_in != s.d_out:
-            raise Malformed(f"the method span is not for claims {self.claim.how} at {s}")
-
-    def check(self) -> None:
-        claim, s, p, targets = self.claim, self.claim.shape, self.prime, self.given_targets
-        both, words = claim.free == "E and U", s.leaves
-        # rows for each target, columns, and the rank that m allows
-        height, columns, most = s.d_in, s.columns, s.m
-        if claim.notion == "shared attention":
-            height, columns, most = (s.d_in**2, words, s.m**2) if both else (s.d_in, s.d_in * words, s.m)
-        count, allowed = height * len(targets), "m^2" if both else "m"
-        require_prime(p)
-        if min(count, columns) <= most:
-            raise Stop(
-                f"{figure(count)} rows of {figure(columns)} columns have no rank above {allowed} = {figure(most)}"
-            )
-        rows = []
-        for target in targets:
-            for i in range(s.d_in):
-                row = target_row(s, target, claim.targets in TIED, i, p)
-                outputs = row[len(row) - s.d_in * words :]
-                if both:
-                    rows += [outputs[j :: s.d_in] for j in range(s.d_in)]
-                else:
-                    rows.append(row if claim.notion == "matching" else outputs)
-        if not rank_reaches(rows, p, most + 1):
-            raise Stop(f"the rank of the targets' rows modulo {p} is not above {allowed} = {most}")
-
-
-@dataclass
-class NullVector(LowerBound):
-    """sum y_w R_w = 0 with y_s != 0, while sum y_w M_w = y_s for the target that is 1 along the word s. Kernel: layered
-    product, for each unit vector in place of U."""
-
-    method = "null-vector"
-    word: int = given(number(0, lambda c: c.shape.heads**c.shape.layers))
-    y: Pairs = given(pairs(lambda c: c.shape.heads**c.shape.layers))
-
-    serves = staticmethod(lambda claim: bool(claim.values))
-
-    def check(self) -> None:
-        s = self.claim.shape
-        if self.word not in dict(self.y):
-            raise Stop(f"y is zero at the word {figure(self.word)}")
-        system = DenseVectors(GivenHost(replace(s, d_out=s.m), self.claim.values))
-        for j in range(s.m):
-            if layered(s, {s.layers + 1: [(2, word, j, value) for word, value in self.y]}, system):
-                raise Stop("the sum of y_w R_w is not zero")
-
-
 BOUND = ("target", "E", "X")  # what a claim names by digests
 
 
@@ -3540,7 +3049,7 @@ def numpy_module() -> Any:
 
 def check_file(path: Path, options: Options | None = None) -> Verdict:
     """The verdict on one certificate file. Raises nothing but KeyboardInterrupt."""
-    return judge(path, Options() if options is None else replace(options, files=WeightFiles()))
+    return judge(path, Options() if options is None else replace(options, digests={}))
 
 
 def judge(path: Path, options: Options, in_folder: bool = False) -> Verdict:
@@ -3623,7 +3132,7 @@ def verdicts(paths: Iterable[Path], judge: Judge, skipped: Skipped) -> Iterator[
 
 def check_paths(paths: Iterable[Path], options: Options | None = None) -> list[tuple[str, Verdict]]:
     """The verdicts on certificate files and on the certificates in folders (recursively, sorted)."""
-    options = Options() if options is None else replace(options, files=WeightFiles())
+    options = Options() if options is None else replace(options, digests={})
     return list(verdicts(paths, lambda path, in_folder: judge(path, options, in_folder), []))
 
 

@@ -190,14 +190,6 @@ def scales(dtype: str, p: int) -> list[np.ndarray]:
     return [reduced((unit % p).astype(np.float64)[:, None], p)[:, 0].astype(exact) for unit in units]
 
 
-def finite(tensor: Any) -> bool:
-    """Whether a tensor of floats holds no infinity and no NaN."""
-    stored_as, bits = FLOATS[tensor.dtype]
-    raw = np.frombuffer(tensor.data, stored_as)
-    top = raw.dtype.type((2 ** (8 * raw.itemsize - 1 - bits) - 1) << bits)
-    return all(not ((raw[at : at + CHUNK] & top) == top).any() for at in range(0, len(raw), CHUNK))
-
-
 def integers(host: Any, x: np.ndarray) -> np.ndarray:
     """Numerators, or for other dtypes than float64 the rounded entries in units of one power of two, int64."""
     if host.law == "uniform":
@@ -285,19 +277,14 @@ def witness_holds(host: Any, p: int, chosen: array[int], inverse: array[int], x:
     )
 
 
-def columns_independent(host: Any, p: int, wanted: int, queries: int | None, gauges: Any) -> bool:
-    """Whether R_all modulo p has this rank; with `queries` only so many columns of every R_Q are used, with gauges [l, h, :, :]
-    those of R_Q C^T."""
+def columns_independent(host: Any, p: int, wanted: int, queries: int | None) -> bool:
+    """Whether R_all modulo p has this rank; with `queries` only so many columns of every R_Q are used."""
     s, H = host.s, host.s.heads
     below = whole(host, p, CODE_U, 1, 0, s.d_out)
     for layer in range(s.layers, 0, -1):
         reads = []
         for h in range(H):
-            read = whole(host, p, R_Q, layer, h, s.head_dim)
-            if gauges is not None:
-                C = reduced(np.array(gauges[(layer - 1) % len(gauges)][h], dtype=np.float64), p).astype(kind(p))
-                read = product(read, C.T, p)
-            reads += [read[:, :queries] if gauges is None else read, whole(host, p, R_K, layer, h, s.head_dim)]
+            reads += [whole(host, p, R_Q, layer, h, s.head_dim)[:, :queries], whole(host, p, R_K, layer, h, s.head_dim)]
         reads += [below] if s.residual else []
         read, width = np.hstack(reads), below.shape[1]
         out = np.zeros((s.m, read.shape[1] + H * width), kind(p))

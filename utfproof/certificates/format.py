@@ -17,15 +17,9 @@ from utfproof.ground.notions import Notion
 from utfproof.shapes import Shape
 
 FORMAT = "utfproof-certificate"
-VERSION = 1
+VERSION = 2
 INLINE_LIMIT = 4096
 """Integer arrays up to this length stand in the JSON itself."""
-STANDARD = "standard"
-"""Stands for an array that the format derives from a construction's definition."""
-WRITTEN_OUT = 100_000
-"""Such an array of blocks is written out if it takes up to this many numbers and letters."""
-ROWS_WRITTEN_OUT = 2_000_000
-"""Such rows of a permutation, of 4 bytes each, are written out up to this many."""
 SAFE_INTEGER = 2**53 - 1
 """Integers beyond this (in size) are written as decimal strings."""
 MAX_DIGITS = 100_000
@@ -102,7 +96,7 @@ def integer_array(values: np.ndarray) -> tuple[Any, dict[str, bytes]]:
     dtype = values.dtype.name if values.dtype.name in ("uint8", "uint16") else "uint32"
     if int(values.max()) > np.iinfo(dtype).max:
         raise MalformedInput(
-            f"an entry {int(values.max())} does not fit {dtype} in version 1 of the certificate format"
+            f"an entry {int(values.max())} does not fit {dtype}; the certificate format has no wider one"
         )
     content = np.ascontiguousarray(values, dtype=np.dtype(dtype).newbyteorder("<")).tobytes()
     digest = hashlib.sha256(content).hexdigest()
@@ -137,7 +131,7 @@ def certificate(
     free: str | None = None,
     **more: Any,
 ) -> Certificate:
-    """A version 1 certificate. Arrays in the evidence are written inline or as sidecars.
+    """A certificate. Arrays in the evidence are written inline or as sidecars.
 
     rank: the number of columns, for kinds that certify it. verdict: "universal" with a rank, else "not universal", unless
     given. free: "E" or "E and U", for shared attention. more: further fields of the claim.

@@ -1,28 +1,24 @@
-"""Certificates of kind `identity`: an embedding whose blocks are words in the target's own matrices.
+"""Certificates of kind `identity`: an embedding that is a rational function of the target.
 
-For the constructions below M, the matching or attention equations are identities of words: the certificate says which word
-stands in which block of E (and of U where it is free), and a checker follows the blocks (docs/certificate-format.md section 9).
+For the constructions below M, the matching or attention equations are identities, which a checker tests at a target that is
+drawn modulo a random prime (docs/certificate-format.md section 9). The construction's name says what E is (and U, where free).
 """
 
 from __future__ import annotations
 
-from typing import Any
-
-from utfproof.certificates.format import STANDARD, WRITTEN_OUT, Certificate, certificate, integer
+from utfproof.certificates.format import Certificate, certificate
 from utfproof.certificates.hosts import Examined
 from utfproof.constructions import CONSTRUCTIONS, Construction, resolve_m
 from utfproof.constructions.record import Identity
-from utfproof.constructions.words import Blocks
 from utfproof.errors import MalformedInput, NotDefined, ResourceLimit
-from utfproof.ground.resources import require_memory
-from utfproof.shapes import Shape, geometric, require_plain
+from utfproof.shapes import Shape, geometric
 
-MOST_MOVES = 1_000_000_000
-"""What a checker follows in its default hour: some microseconds a move."""
-MOVES_PER_NUMBER = 5
-"""Where a standard form is named, so many moves (columns of a permutation) count as one number that is written out."""
+MOST_BLOCKS = 2**22
+"""Of a host that a checker follows."""
+TOO_LARGE = 2**62
+"""The size of what no checker follows."""
 NANOSECONDS_PER_NUMBER = 15_000
-"""What five moves take."""
+"""What five columns of a permutation take a checker: as much work as a number that is written out."""
 IDENTITIES: dict[str, Construction] = {
     name: entry for name, entry in CONSTRUCTIONS.items() if entry.identity is not None
 }
@@ -30,14 +26,14 @@ IDENTITIES: dict[str, Construction] = {
 
 
 class ByIdentity:
-    """Constructions whose embedding is made of the target's own matrices, by their own notion."""
+    """Constructions whose embedding is a rational function of the target, by their own notion."""
 
     def can(self, host: Examined) -> bool:
         named = host.entry is not None and host.entry.identity is not None
         return named and host.construction.notion is host.notion and (host.square or not host.construction.is_host)
 
     def build(self, host: Examined) -> Certificate:
-        return identity_certificate(host.name, host.shape, host.m, max_memory=host.max_memory)
+        return identity_certificate(host.name, host.shape, host.m)
 
 
 def identity_of(name: str) -> tuple[Construction, Identity]:
@@ -49,10 +45,8 @@ def identity_of(name: str) -> tuple[Construction, Identity]:
 
 
 def require_identity(name: str, shape: Shape) -> None:
-    """NotDefined unless the construction is defined there and d_in = d_out; words are of targets without a stream."""
-    entry, identity = identity_of(name)
-    if identity.words is not None:
-        require_plain(shape, f"the identity of {name}")
+    """NotDefined unless the construction is defined there and d_in = d_out."""
+    entry, _ = identity_of(name)
     if shape.d_in != shape.d_out:
         raise NotDefined(
             f"an identity of {name} is defined for d_in = d_out, got d_in {shape.d_in}, d_out {shape.d_out}"
@@ -60,81 +54,38 @@ def require_identity(name: str, shape: Shape) -> None:
     resolve_m(entry, shape, None)
 
 
-def is_standard(name: str, shape: Shape) -> bool:
-    """Whether the standard embedding is named, not written out: always where E is a rational function, else where its blocks
-    would take more than 100 000 numbers."""
-    entry, identity = identity_of(name)
-    return identity.words is None or (identity.moves is not None and _numbers(entry, shape) > WRITTEN_OUT)
-
-
-def _numbers(entry: Construction, shape: Shape) -> int:
-    """Roughly the letters and numbers of the evidence, written out."""
-    return entry.least_m(shape) // shape.d_in * (shape.layers + 1)
-
-
 def identity_size(name: str, shape: Shape) -> int:
-    """Roughly the numbers that the certificate writes, or as much checking: moves of blocks, or products of a drawn target."""
-    entry, identity = identity_of(name)
-    if identity.words is None:
-        b, d, H, L = shape.d_in, shape.head_dim, shape.heads, shape.layers
-        nodes = geometric(shape.letters, 0, L)
-        columns = 2 * d * H * geometric(shape.letters, 0, L - 1) + b * shape.words_at(L)
-        work = 600 * (columns * (b * b + L) + L * H * 8 * b * b * (b + d) + nodes * b**3) + 10**9
-        return work // NANOSECONDS_PER_NUMBER
-    if identity.moves is not None and is_standard(name, shape):
-        return max(WRITTEN_OUT, identity.moves(shape) // MOVES_PER_NUMBER)
-    return _numbers(entry, shape)
+    """Roughly the work of a checker, in that of a number that is written; `TOO_LARGE` where it is over a limit."""
+    entry, _ = identity_of(name)
+    if entry.least_m(shape) // shape.d_in > MOST_BLOCKS:
+        return TOO_LARGE
+    b, d, H, L = shape.d_in, shape.head_dim, shape.heads, shape.layers
+    nodes = geometric(shape.letters, 0, L)
+    columns = 2 * d * H * geometric(shape.letters, 0, L - 1) + b * shape.words_at(L)
+    work = 600 * (columns * (b * b + L) + L * H * 8 * b * b * (b + d) + nodes * b**3) + 10**9
+    return work // NANOSECONDS_PER_NUMBER
 
 
-def identity_certificate(
-    name: str,
-    shape: Shape,
-    m: int | None = None,
-    *,
-    max_memory: int | None = None,
-    standard: bool | None = None,
-    tied_targets: bool = False,
-) -> Certificate:
+def identity_certificate(name: str, shape: Shape, m: int | None = None, *, tied_targets: bool = False) -> Certificate:
     """The identity by which this construction serves its targets at this shape; m defaults to the least one.
 
-    standard: name the standard embedding in place of its blocks, by default as `is_standard` says. The certificate has the same
-    size at every shape then, and the checker follows the words (ResourceLimit where they are too many for that).
-    tied_targets: state a rational function's certificate for tied targets. Raises MalformedInput for other constructions,
-    NotDefined outside the construction's shapes and below its least m, ResourceLimit before allocating.
+    tied_targets: of shared-query-groups and residual-key the certificate for tied targets. Raises MalformedInput for other
+    constructions, NotDefined outside the construction's shapes and below its least m, ResourceLimit where its blocks are too
+    many for a checker.
     """
     entry, identity = identity_of(name)
     require_identity(name, shape)
-    m, targets = resolve_m(entry, shape, m), entry.targets
-    evidence: dict[str, Any] = {"E": STANDARD}
-    if is_standard(name, shape) if standard is None else standard:
-        if identity.moves is None and identity.words is not None:
-            raise MalformedInput(f"no standard embedding of {name} is defined in the certificate format")
-        moves = 0 if identity.moves is None else identity.moves(shape)
-        if moves > MOST_MOVES:
-            raise ResourceLimit(
-                f"checking {name} at {shape} needs {moves} moves of blocks, at most {MOST_MOVES} are followed"
-            )
-        if tied_targets and identity.words is None:
-            targets = targets.replace("untied", "tied")
-    else:
-        assert identity.words is not None
-        # a block: its letters (8 bytes each, strings of some 60), the list and the pair
-        needed = entry.least_m(shape) * (200 + 70 * (2 * shape.layers + shape.heads))
-        require_memory(needed, f"an identity of {name} at {shape}", max_memory)
-        E, U = identity.words(shape)
-        evidence = {"E": _blocks(E)} if U is None else {"E": _blocks(E), "U": _blocks(U)}
+    m = resolve_m(entry, shape, m)
+    if identity_size(name, shape) == TOO_LARGE:
+        raise ResourceLimit(f"checking {name} at {shape} would follow more than {MOST_BLOCKS} blocks of E")
     return certificate(
         "identity",
         shape,
         m,
         {"construction": identity.host or name},
-        evidence,
+        {},
         notion=entry.notion or "",
-        targets=targets,
+        targets=entry.targets.replace("untied", "tied") if tied_targets and identity.tied_too else entry.targets,
         free=None if entry.shared is None else entry.shared.free,
         verdict="universal",
     )
-
-
-def _blocks(blocks: Blocks) -> list[list[Any]]:
-    return [[integer(start), word] for start, word in blocks]

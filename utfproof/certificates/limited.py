@@ -10,10 +10,9 @@ import signal
 import subprocess
 import sys
 import time
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 from types import FrameType
-from typing import Any
 
 from utfproof.certificates import checker
 from utfproof.certificates.checker import INTERNAL, LIMIT, Options, Verdict
@@ -28,8 +27,7 @@ class Limited:
 
     def __init__(self, options: Options, memory: int, seconds: int) -> None:
         self.memory, self.seconds = memory, seconds
-        held = {name: value for name, value in asdict(replace(options, files=None)).items() if name != "files"}  # type: ignore[arg-type]
-        self.task = json.dumps([held, memory, seconds])
+        self.task = json.dumps([options.numpy, options.weights, memory, seconds])
         self.child: subprocess.Popen[bytes] | None = None
 
     def __enter__(self) -> Limited:
@@ -163,9 +161,8 @@ def limit_processor(seconds: int) -> None:
 
 def main(argv: list[str]) -> None:
     """The child's command line: one JSON array."""
-    given: dict[str, Any]
-    given, memory, seconds = json.loads(argv[0])
-    serve(Options(given["numpy"], tuple(given["weights"])), memory, seconds)
+    numpy, weights, memory, seconds = json.loads(argv[0])
+    serve(Options(numpy, tuple(weights)), memory, seconds)
 
 
 if __name__ == "__main__":

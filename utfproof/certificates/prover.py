@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 from utfproof.certificates import checker
 from utfproof.certificates.dimensions import ByEveryHost
-from utfproof.certificates.format import STANDARD, Certificate
+from utfproof.certificates.format import Certificate
 from utfproof.certificates.hosts import Examined, constructed, opened
 from utfproof.certificates.identities import ByIdentity
 from utfproof.certificates.linear_test import ByLinearTest
@@ -79,7 +79,7 @@ def decide(host: Examined) -> Certificate:
     if chosen is None:
         raise Undecided(_no_kind(host))
     found = chosen.build(host)
-    if found.kind == "identity" or STANDARD in found.document["evidence"].values():
+    if not found.document["evidence"]:
         _require_accepted(found, host)
     if host.stored is not None:
         host.stored.file.require_unchanged()

@@ -12,9 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from utfproof.certificates.format import ROWS_WRITTEN_OUT, STANDARD, Certificate, certificate, integer, pairs
+from utfproof.certificates.format import Certificate, certificate, integer, pairs
 from utfproof.certificates.hosts import DenseSource, Examined
-from utfproof.certificates.kernel import Vector, equal_columns, find_relation, missed_distance, refuted_column
+from utfproof.certificates.kernel import Vector, equal_columns, find_relation, refuted_column
 from utfproof.constructions import CONSTRUCTIONS, build_host
 from utfproof.errors import NotDefined, Undecided
 from utfproof.exact import gfp, lifting
@@ -23,7 +23,7 @@ from utfproof.ground.notions import Notion
 from utfproof.ground.resources import require_memory
 from utfproof.ground.selection import SelectionMatrix
 from utfproof.matching import r_all
-from utfproof.shapes import Column, Shape, column_index, head_words
+from utfproof.shapes import Column, Shape, column_index, head_words, tied_targets_dimension
 
 WITNESS_PRIMES = (65521, 65519, 65497)
 """The three largest primes below 2^16, for witnesses where small primes fail: 2 bytes an entry."""
@@ -72,7 +72,7 @@ class ByElimination:
 
 
 class ByIndexMap:
-    """Constructions of zeros and ones: a permutation, a triangular matrix, or a kernel vector."""
+    """Constructions of zeros and ones: columns that begin in different rows, or a kernel vector."""
 
     def can(self, host: Examined) -> bool:
         return asks_for_rank(host)
@@ -85,50 +85,29 @@ class ByIndexMap:
 
 
 def of_index_map(host: Examined) -> Certificate:
-    """A permutation, a triangular matrix or two equal columns. Undecided where R_all is none of that.
+    """Columns that begin in different rows, or two equal columns. Undecided where R_all is none of that.
 
     With a residual stream R_all of `sparse` is unimodular and not a permutation. `tied`, which cannot tell (0, h) from (h, 0),
     is then about tied targets, which cannot either: only words without the letter 0 are looked at.
     """
     entry, shape, m = host.construction, host.shape, host.m
-    if entry.permutation and not shape.residual and host.M > ROWS_WRITTEN_OUT:  # the checker derives the rows
-        needed = 600 * shape.heads**shape.layers + 5 * host.M
-        require_memory(needed, f"checking {host.name} at {shape}", host.max_memory)
-        return certificate("rank-permutation", shape, m, host.document, {"rows": STANDARD}, rank=host.M)
+    if entry.permutation:  # the checker traces them, which takes it this memory
+        require_memory(
+            600 * shape.words_at(shape.layers) + 5 * host.M, f"checking {host.name} at {shape}", host.max_memory
+        )
+        rank = tied_targets_dimension(shape) if shape.residual and entry.tied else host.M
+        targets = "all untied" if entry.serves_untied(shape) else "all tied"
+        return certificate("rank-permutation", shape, m, host.document, {}, rank=rank, targets=targets)
     matrix = r_all(build_host(entry.name, shape, m, max_memory=host.max_memory))
     assert isinstance(matrix, SelectionMatrix)
-    kind, targets = "rank-permutation", "all untied" if entry.serves_untied(shape) else "all tied"
-    if not entry.permutation or not shape.residual:
-        rows = matrix.unit_rows()
-    elif entry.tied:
-        rows = _reduced_rows(shape, matrix)
-    else:
-        kind, rows = "rank-triangular", _pivots(matrix)
-    if rows is None:
-        z = equal_columns(matrix)
-        if z is None:
-            raise Undecided(f"R_all of {entry.name} at {shape}, m = {m}, is no permutation, and its columns differ")
+    z = equal_columns(matrix)
+    if z is not None:
         return deficient(host, z)
-    if not entry.permutation:
-        known = ", ".join(other.name for other in CONSTRUCTIONS.values() if other.permutation)
-        raise Undecided(
-            f"{entry.name} at {shape}, m = {m}: R_all is a permutation, so it is universal by matching here, but the "
-            f"certificate kind that says so is specified for {known} only"
-        )
-    return certificate(kind, shape, m, host.document, {"rows": rows}, rank=len(rows), targets=targets)
-
-
-def _pivots(matrix: SelectionMatrix) -> np.ndarray:
-    """For each column the row in which it is the last column with a 1: so the chosen rows are triangular."""
-    ones, columns = matrix.coordinates()
-    last = np.full(matrix.shape[0], -1, dtype=np.int64)
-    np.maximum.at(last, ones, columns)
-    own = last[ones] == columns
-    pivots = np.full(matrix.shape[1], -1, dtype=np.int64)
-    pivots[columns[own]] = ones[own]
-    assert int(own.sum()) == matrix.shape[1]
-    assert bool((pivots >= 0).all())
-    return pivots
+    known = ", ".join(other.name for other in CONSTRUCTIONS.values() if other.permutation)
+    raise Undecided(
+        f"{entry.name} at {shape}, m = {m}: no two columns of R_all are equal, and the certificate kind for full rank is "
+        f"specified for {known} only"
+    )
 
 
 def reduced_columns(shape: Shape) -> list[int]:
@@ -147,29 +126,14 @@ def reduced_columns(shape: Shape) -> list[int]:
     return places
 
 
-def _reduced_rows(shape: Shape, matrix: SelectionMatrix) -> np.ndarray:
-    """The row of the one 1 in each of the reduced columns."""
-    ones, columns = matrix.coordinates()
-    count = np.bincount(columns, minlength=matrix.shape[1])
-    row = np.zeros(matrix.shape[1], dtype=np.int64)
-    row[columns] = ones
-    places = np.array(reduced_columns(shape))
-    assert bool((count[places] == 1).all())
-    assert len(set(row[places].tolist())) == len(places)
-    return np.asarray(row[places])
-
-
 # --- a kernel vector ---------------------------------------------------------------------------------------
 
 
 def deficient(host: Examined, z: Vector) -> Certificate:
-    """The refutation that R_all z = 0 gives: a target that every E misses by a known distance."""
-    column = refuted_column(host.shape, z)
-    distance = missed_distance(host.shape, column, z)
+    """The refutation that R_all z = 0 gives: a target that every E misses."""
     evidence = {
         "method": "kernel-vector",
-        "column": integer(column),
-        "distance_squared": [integer(distance.numerator), integer(distance.denominator)],
+        "column": integer(refuted_column(host.shape, z)),
         "z": pairs(z, f"a kernel vector of {host.name}"),
     }
     return certificate("rank-deficient", host.shape, host.m, host.document, evidence)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from utfproof.certificates.format import STANDARD, shape_of
+from utfproof.certificates.format import shape_of
 from utfproof.constructions import CONSTRUCTIONS
 from utfproof.ground.notions import Hosts, Notion, Scope, Targets
 from utfproof.shapes import column_at, matching_dimension
@@ -14,6 +14,8 @@ _TIED = {entry.name for entry in CONSTRUCTIONS.values() if entry.tied}
 
 INEQUALITY = "dimension"
 """The method of certificates whose arithmetic is an inequality of a written proof (docs/certificate-format.md, section 10)."""
+IDENTITY = "E is a rational function of the target, and the equations hold at a target drawn modulo a random prime"
+"""What certificates of kind `identity` show."""
 MOST_NAMED = 3
 """Columns of a kernel vector that a line names: kind, head word and coordinate."""
 
@@ -52,7 +54,6 @@ def in_words(document: dict[str, Any]) -> str:
         how = f"modulo the prime {evidence['prime']}, with the inverse of a minor as witness"
     said = {
         "rank-permutation": "R_all is a permutation matrix (columns are different unit vectors)",
-        "rank-triangular": "R_all is triangular with unit diagonal, in the rows and order given",
         "rank-modular": f"rank R_all = {rank} {how}",
         "linear-test": f"the test matrix has full rank {rank} {how}",
         "tied-kernel": f"rank R_all = {rank}, and W_all z = 0 for every tied target and each of "
@@ -63,11 +64,13 @@ def in_words(document: dict[str, Any]) -> str:
         "tied-target": "R_all z = 0 but W_all z is not zero for a tied target and an integer vector z",
         "kernel-vector": f"R_all z = 0 with {len(evidence.get('z', ()))} nonzero entries",
     }
+    if kind == "rank-permutation" and shape.residual and claim["host"]["construction"] == "sparse":
+        return f"{kind}: every column of R_all begins in a row of its own"
     if kind == "rank-permutation" and shape.residual:
         unlike = f"the {rank} columns of R_all for words without the stream's letter are different unit vectors"
         return f"{kind}: {unlike}, and the others repeat them"
     if kind == "identity":
-        return f"{kind}: {_identity(evidence['E'], claim['host']['construction'])}"
+        return f"{kind}: {IDENTITY}"
     if kind == "rank-deficient" and method == "dimension":
         return f"{kind}: m = {m} is below M = {matching_dimension(shape)}, the number of columns of R_all"
     if method == "kernel-vector" and len(evidence["z"]) <= MOST_NAMED:
@@ -75,11 +78,3 @@ def in_words(document: dict[str, Any]) -> str:
         columns = " and ".join(f"{c.kind}({', '.join(map(str, c.word))})[{c.coordinate}]" for c in named)
         return f"{kind}: {said[method]} (columns {columns})"
     return f"{kind}: {said[kind] if kind in said else said[method]}"
-
-
-def _identity(E: Any, name: str) -> str:
-    identity = CONSTRUCTIONS[name].identity if name in CONSTRUCTIONS else None
-    if identity is not None and identity.words is None:
-        return "E is a rational function of the target, and the equations hold at a target drawn modulo a random prime"
-    blocks = "the blocks of the standard E" if E == STANDARD else f"{len(E)} blocks"
-    return f"E is made of {blocks}, each a product of the target's own matrices"

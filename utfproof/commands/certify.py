@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from fractions import Fraction
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -102,15 +101,18 @@ def _meaning(notion: Notion, targets: str, free: str | None) -> str:
 
 
 def _evidence(found: certificates.Certificate) -> str:
+    from utfproof.certificates.format import shape_of
+    from utfproof.certificates.kernel import missed_distance
     from utfproof.certificates.scope import in_words
     from utfproof.decision.counterexample import in_decimals, stored_integer
 
     document, evidence, said = found.document, found.document["evidence"], in_words(found.document)
-    if "distance_squared" not in evidence:
+    if evidence.get("method") != "kernel-vector":
         return said
-    numerator, denominator = (stored_integer(part) for part in evidence["distance_squared"])
+    z = {stored_integer(i): stored_integer(value) for i, value in evidence["z"]}
+    distance = missed_distance(shape_of(document), stored_integer(evidence["column"]), z)
     return (
         f"{said}; the "
         f"{'target routed along the word' if document['shape'].get('residual') else 'isolating target'} of column "
-        f"{evidence['column']} is missed by at least {in_decimals(Fraction(numerator, denominator), 6):.6f}"
+        f"{evidence['column']} is missed by at least {in_decimals(distance, 6):.6f}"
     )

@@ -92,6 +92,6 @@ COMMUTING_TRIE = Construction(
     SCALAR,
     targets="all tied",
     embed=lambda shape, m, target: (embed_commuting_trie(shape, m, target), None),
-    identity=Identity(commuting_trie_words),
+    identity=Identity(),
     counted=True,
 )

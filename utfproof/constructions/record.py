@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from utfproof.constructions.words import Blocks
 from utfproof.errors import NotDefined, ResourceLimit
 from utfproof.ground.arrays import Array
 from utfproof.ground.notions import Notion
@@ -50,14 +49,11 @@ EVERYWHERE, EQUAL, SCALAR = Domain(), Domain("d_in = d_out", equal_widths), Doma
 
 @dataclass(frozen=True)
 class Identity:
-    """What certificates of kind `identity` say of a construction. words: of the blocks of E (and of U where it is free); None
-    for an embedding of rational functions, which a checker computes at a drawn target. host: the host's name in the
-    format, where that is another one. moves: how many moves of blocks a checker follows, where the format has a standard
-    embedding."""
+    """Certificates of kind `identity` name this construction. host: the host's name in the format, where that is another one.
+    tied_too: they can be about its tied targets as well."""
 
-    words: Callable[[Shape], tuple[Blocks, Blocks | None]] | None = None
     host: str = ""
-    moves: Callable[[Shape], int] | None = None
+    tied_too: bool = False
 
 
 @dataclass(frozen=True)

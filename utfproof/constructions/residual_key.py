@@ -2,7 +2,7 @@
 
 The stream passes every layer by, so the output of a word that stops early is there already: E R_w U = M_w for every |w| <= L.
 The host reads it as the key of every head. Theorem C of docs/proofs/sharper-frontier.md. Coordinates:
-docs/certificate-format.md section 9.2.
+docs/certificate-format.md section 9.
 """
 
 from __future__ import annotations
@@ -76,5 +76,5 @@ RESIDUAL_KEY = Construction(
     streams=True,
     embed=embed_key,
     forms=key_forms,
-    identity=Identity(),
+    identity=Identity(tied_too=True),
 )

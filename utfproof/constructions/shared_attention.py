@@ -26,7 +26,7 @@ from utfproof.constructions.record import (
     SharedAttention,
 )
 from utfproof.constructions.tied import padded, register_pairs
-from utfproof.constructions.words import Blocks, embedded, output_moves, powers, require_tied_scalar, values
+from utfproof.constructions.words import Blocks, embedded, powers, require_tied_scalar, values
 from utfproof.ground.arrays import Array
 from utfproof.ground.notions import Notion
 from utfproof.ground.selection import Partition, SelectionMatrix
@@ -75,12 +75,6 @@ def embed_register(shape: Shape, m: int, target: Target) -> tuple[Array, Selecti
     """E [d_in, m] with block w = W_E M_w W_U for a target of any width, and the host's own U, which reads block (0, ..., 0)."""
     outputs = side_by_side(prefix_products(target, shape.layers), [target.unembedding()])
     return padded_columns([outputs], m), _first_cell([shape.d_in] * shape.leaves, shape, m)
-
-
-def register_words(shape: Shape) -> tuple[Blocks, None]:
-    """Block w: M_w."""
-    words = head_words(shape.heads, shape.layers)
-    return [(i * shape.d_in, values(word)) for i, word in enumerate(words)], None
 
 
 # --- two-sided ---------------------------------------------------------------------------------------------
@@ -188,7 +182,7 @@ REGISTER = Construction(
     Notion.SHARED_ATTENTION,
     register_dimension,
     domain=EQUAL,
-    identity=Identity(register_words, moves=output_moves),
+    identity=Identity(),
     shared=SharedAttention("E", register_host, embed_register),
 )
 
@@ -199,7 +193,7 @@ TWO_SIDED = Construction(
     Notion.SHARED_ATTENTION,
     two_sided_dimension,
     domain=EQUAL,
-    identity=Identity(two_sided_words),
+    identity=Identity(),
     shared=SharedAttention(
         "E and U",
         two_sided_host,
@@ -217,6 +211,6 @@ COUNTING = Construction(
     domain=SCALAR,
     counted=True,
     targets="all tied",
-    identity=Identity(counting_words),
+    identity=Identity(),
     shared=SharedAttention("E", counting_host, embed_counting),
 )

@@ -11,7 +11,6 @@ import numpy as np
 from utfproof.constructions.layout import Layout, padded_columns, side_by_side, widened
 from utfproof.constructions.record import Construction, Domain, Forms, Identity
 from utfproof.constructions.tied import trie_pairs
-from utfproof.constructions.words import Blocks, attention_moves, by_length, values
 from utfproof.errors import OutsideClass
 from utfproof.ground.arrays import Array, eye
 from utfproof.ground.notions import Notion
@@ -84,13 +83,6 @@ def key_forms(shape: Shape, target: Target) -> Forms:
     )
 
 
-def shared_key_words(shape: Shape) -> tuple[Blocks, None]:
-    """Query block (w,h): M_w A^{l,h}; key block w: M_w."""
-    words = [[*values(word[:-1]), f"A{len(word)}.{word[-1]}"] for word in by_length(shape, 1, shape.layers)]
-    words += [values(word) for word in by_length(shape, 0, shape.layers)]
-    return [(i * shape.d_in, word) for i, word in enumerate(words)], None
-
-
 SHARED_KEY = Construction(
     "shared-key",
     "two tries, one key block for all heads; d >= d_in",
@@ -102,5 +94,5 @@ SHARED_KEY = Construction(
     embed=embed_shared_key,
     forms=key_forms,
     rebuilt=True,
-    identity=Identity(shared_key_words, moves=attention_moves),
+    identity=Identity(),
 )

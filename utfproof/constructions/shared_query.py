@@ -14,13 +14,12 @@ import numpy as np
 from utfproof.constructions.layout import Layout, padded_columns, side_by_side
 from utfproof.constructions.record import Construction, Domain, Forms, Identity
 from utfproof.constructions.tied import register_pairs, trie_pairs
-from utfproof.constructions.words import Blocks, attention_moves, by_length, values
 from utfproof.errors import OutsideClass, SingularTarget, Undecided
 from utfproof.exact import rational
 from utfproof.ground.arrays import Array, exact, is_exact, namespace, to_numpy, transpose
 from utfproof.ground.notions import Notion
 from utfproof.ground.selection import SelectionMatrix
-from utfproof.shapes import Shape, head_words, shared_query_dimension
+from utfproof.shapes import Shape, shared_query_dimension
 from utfproof.systems import Target, TiedUniversal, prefix_stacks
 
 
@@ -121,18 +120,6 @@ def query_forms(shape: Shape, target: Target) -> Forms:
     return queries[::-1], keys[::-1]
 
 
-def shared_query_words(shape: Shape) -> tuple[Blocks, None]:
-    """Key block (w,h): M_w (A^{l,h})^T (M^{l,0} ... M^{L,0})^{-T}; register block w: M_w."""
-    L = shape.layers
-    words = []
-    for word in by_length(shape, 1, L):
-        layer = len(word)
-        duals = [f"M{later}.0IT" for later in range(layer, L + 1)]
-        words.append([*values(word[:-1]), f"A{layer}.{word[-1]}T", *duals])
-    words += [values(word) for word in head_words(shape.heads, L)]
-    return [(i * shape.d_in, word) for i, word in enumerate(words)], None
-
-
 SHARED_QUERY = Construction(
     "shared-query",
     "key trie and shift register, queries read the output; d >= d_out, targets with invertible M^(l,0)",
@@ -145,7 +132,7 @@ SHARED_QUERY = Construction(
     embed=embed_shared_query,
     forms=query_forms,
     rebuilt=True,
-    identity=Identity(shared_query_words, moves=attention_moves),
+    identity=Identity(),
 )
 
 FUNCTIONAL = replace(
@@ -157,5 +144,5 @@ FUNCTIONAL = replace(
     # where a target with a singular M^{l,0} is zero
     domain=Domain("H = d_in = 1 and head_dim >= d_out", lambda s: s.heads == s.d_in == 1 and s.head_dim >= s.d_out),
     rebuilt=False,
-    identity=Identity(shared_query_words, host="shared-query", moves=attention_moves),
+    identity=Identity("shared-query"),
 )

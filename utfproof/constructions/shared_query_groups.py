@@ -3,7 +3,7 @@ m = d_out H^L + 2 d S - d floor(H/g) - d floor(H/g') (S - H)/H, g = ceil(d_out /
 
 A query of d columns holds no whole output, but the queries of g heads together do: one of them needs no block, for it reads
 the first d columns of the output and the blocks of the others (docs/proofs/sharper-frontier.md, Theorem B). At d = d_out
-this is `shared-query`. Coordinates: docs/certificate-format.md section 9.2.
+this is `shared-query`. Coordinates: docs/certificate-format.md section 9.
 
 The host holds M_w W_Q G and M_w W_K G^-T, with the same logits. For the last head h of a group, W_Q^h G_h = u + sum of the
 W_Q^x G_x is solved for the gauges G in GL_d: with q the W_Q of the group side by side, q G = u, and G = q^T (q q^T)^-1 u is a
@@ -237,5 +237,5 @@ SHARED_QUERY_GROUPS = Construction(
     targets="generic untied",
     embed=embed_grouped_query,
     forms=read_forms,
-    identity=Identity(),
+    identity=Identity(tied_too=True),
 )

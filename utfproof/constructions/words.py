@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import lru_cache, partial
 
 import numpy as np
@@ -10,7 +10,7 @@ import numpy as np
 from utfproof.errors import OutsideClass
 from utfproof.exact import rational
 from utfproof.ground.arrays import Array, exact, is_exact, namespace, transpose, zeros
-from utfproof.shapes import Shape, Word, geometric, head_words
+from utfproof.shapes import Shape, Word
 from utfproof.systems import Target
 
 Blocks = list[tuple[int, list[str]]]
@@ -25,26 +25,6 @@ def values(word: Word, first: int = 1) -> list[str]:
 def powers(counts: tuple[int, ...]) -> list[str]:
     """A product of tied value forms, head by head."""
     return [letter for head, count in enumerate(counts) for letter in [f"M.{head}"] * count]
-
-
-def by_length(shape: Shape, first: int, last: int) -> Iterator[Word]:
-    """The words of these lengths over the heads."""
-    for length in range(first, last + 1):
-        yield from head_words(shape.heads, length)
-
-
-def output_moves(shape: Shape) -> int:
-    """Moves of blocks that a checker follows: one for every word of length 1 ... L, and one for each output."""
-    H, L = shape.heads, shape.layers
-    return geometric(H, 1, L) + H**L
-
-
-def attention_moves(shape: Shape) -> int:
-    """The same for the outputs and, for queries and keys of every layer and head, for the words before them."""
-    H, L = shape.heads, shape.layers
-    words = geometric(H, 1, L)
-    before = L * (L - 1) // 2 if H == 1 else (words - L * H) // (H - 1)
-    return output_moves(shape) + 2 * (H * before + words)
 
 
 # --- at a target -------------------------------------------------------------------------------------------

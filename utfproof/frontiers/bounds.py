@@ -8,11 +8,10 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from utfproof.certificates.dimensions import DIMENSION_ROWS, DimensionRow, dimension_certificate, least_square_root
-from utfproof.certificates.format import ROWS_WRITTEN_OUT, Certificate
+from utfproof.certificates.format import Certificate
 from utfproof.certificates.identities import (
     IDENTITIES,
-    MOST_MOVES,
-    MOVES_PER_NUMBER,
+    TOO_LARGE,
     identity_certificate,
     identity_size,
     require_identity,
@@ -28,8 +27,8 @@ from utfproof.ground.notions import Notion
 from utfproof.shapes import Shape, linear_test_dimension, matching_dimension
 
 LOWER, UPPER, IMPOSSIBLE = "lower", "upper", "impossible"
-MOST_LETTERS = 8_000_000
-"""Letters of an identity that fit in the largest file the checker reads (64 MiB)."""
+COLUMNS_PER_NUMBER = 5
+"""So many columns of a permutation count as one number that is written out."""
 CERTIFIED, PROVED = "certificate", "proof"
 ALL_TARGETS = "docs/proofs/all-targets.md"
 
@@ -134,8 +133,7 @@ def _spanned(notion: Notion, free: str | None) -> Bound:
 
 def identity_bound(name: str, question: Question, place: str, *, label: str = "", residual: bool = False) -> Bound:
     """A construction with an identity certificate."""
-    entry, identity = IDENTITIES[name], IDENTITIES[name].identity
-    assert identity is not None
+    entry = IDENTITIES[name]
 
     def applies(shape: Shape) -> bool:
         try:
@@ -153,15 +151,14 @@ def identity_bound(name: str, question: Question, place: str, *, label: str = ""
         place,
         lambda shape, value: identity_certificate(name, shape, value, tied_targets=question.targets == TIED),
         lambda shape: identity_size(name, shape),
-        most=MOST_LETTERS if identity.words is not None and identity.moves is None else MOST_MOVES // MOVES_PER_NUMBER,
+        most=TOO_LARGE - 1,
         residual=residual,
     )
 
 
 def _permutation_size(shape: Shape) -> int:
-    """M numbers, or as many columns followed."""
-    M = matching_dimension(shape)
-    return M if M <= ROWS_WRITTEN_OUT else max(ROWS_WRITTEN_OUT, M // MOVES_PER_NUMBER)
+    """M columns followed."""
+    return matching_dimension(shape) // COLUMNS_PER_NUMBER
 
 
 def _uppers() -> Iterator[Bound]:
