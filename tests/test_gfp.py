@@ -231,7 +231,7 @@ def test_reduction_at_the_limit(p, dtype):
     values = [v for v in values if v <= limit]
     array = np.array([values, [-v for v in values]], dtype=dtype)
     numbers = [values, [-v for v in values]]
-    reduced = kernels.NumpyKernels(p, dtype).residues(array)
+    kernels.NumpyKernels(p, dtype).reduce(reduced := array.copy())
     assert np.abs(reduced).max() <= h
     assert (modulo(reduced, p) == np.array(numbers, dtype=object) % p).all()
     exact = gfp.centred(array, p)

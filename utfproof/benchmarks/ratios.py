@@ -32,6 +32,8 @@ _SAMPLE = 0.1
 """Processor seconds that one side of a pair lasts at least, short ones being repeated within it."""
 _MOST_CALLS = 200
 _ADDITIONS = 1_000_000
+_LARGE_PRIME = 2097143
+"""The first of `gfp.DEFAULT_PRIMES`."""
 
 
 @dataclass(frozen=True)
@@ -193,22 +195,21 @@ def _dense(m: int) -> Shape:
     return Shape(2, 4, m // 76, m // 76)
 
 
-def _matrix(n: int) -> tuple[Any, int]:
+def _matrix(n: int, p: int) -> Any:
+    """Residues modulo p [n, n], all of them equally likely."""
     import numpy as np
 
     from utfproof.exact import gfp
 
-    p = gfp.DEFAULT_PRIMES[0]
-    return np.random.default_rng(n).integers(0, p, (n, n)).astype(np.float64), p
+    return np.random.default_rng(n).integers(-(p // 2), p // 2 + 1, (n, n)).astype(gfp.dtype_for(p))
 
 
-def _ranked(n: int) -> Call:
+def _ranked(n: int, p: int) -> Call:
     import numpy as np
 
     from utfproof.exact import gfp
 
-    matrix, p = _matrix(n)
-    work = np.empty_like(matrix)
+    work = np.empty_like(matrix := _matrix(n, p))
 
     def rank() -> None:
         np.copyto(work, matrix)
@@ -219,18 +220,12 @@ def _ranked(n: int) -> Call:
 
 @_row("rank modulo p", "float64 product", (512, 1024, 2280), (512, 1024))
 def _rank(n: int, _: Path) -> tuple[Call, Call]:
-    return _ranked(n), _product(n)
+    return _ranked(n, _LARGE_PRIME), _product(n)
 
 
 @_row("full rank modulo 127", "float64 product", (2280, 4560))
 def _full_rank(n: int, _: Path) -> tuple[Call, Call]:
-    import numpy as np
-
-    from utfproof.exact import gfp
-
-    p = gfp.SMALL_PRIMES[0]
-    matrix = np.random.default_rng(n).integers(-(p // 2), p // 2 + 1, (n, n)).astype(gfp.dtype_for(p))
-    return lambda: gfp.rank(matrix, p), _product(n)
+    return _ranked(n, 127), _product(n)
 
 
 @_row("rank modulo p", "FLINT", (512, 1024), (256,), peer=True)
@@ -238,8 +233,9 @@ def _rank_flint(n: int, _: Path) -> tuple[Call, Call]:
     import numpy as np
     from flint import nmod_mat
 
-    matrix, p = _matrix(n)
-    return _ranked(n), nmod_mat(n, n, np.mod(matrix, p).astype(np.int64).reshape(-1).tolist(), p).rank
+    p = _LARGE_PRIME
+    entries = np.mod(_matrix(n, p), p).astype(np.int64).reshape(-1).tolist()
+    return _ranked(n, p), nmod_mat(n, n, entries, p).rank
 
 
 @_row("certify a random host", "float64 product", (1824, 3648), (912,))

@@ -27,34 +27,30 @@ class RankProfile(NamedTuple):
     columns: list[int]
 
 
-def _checked(matrix: Any, p: int, *, square: bool = False) -> int:
+def _eliminate(
+    matrix: Any, p: int, *, square: bool = False, ordered: bool = False, factors: bool = True, overwrite: bool = False
+) -> Elimination:
+    """The matrix, checked, brought to residues unless it holds residues already, and eliminated."""
     p = check_prime(p)
-    kernels_for(matrix, p)
+    kernels = kernels_for(matrix, p)
     if square and matrix.shape[0] != matrix.shape[1]:
         raise MalformedInput(f"matrix must be square, got shape {tuple(matrix.shape)}")
-    # NaN fails both comparisons
     limit, bound = LIMITS["float32"], "2^23 - 2^7"
     if not str(matrix.dtype).endswith("float32"):
         limit, bound = LIMITS["float64"], "2^52 - 2^31"
-    if 0 not in matrix.shape and not (float(matrix.min()) >= -limit and float(matrix.max()) <= limit):
+    low, high = (float(matrix.min()), float(matrix.max())) if 0 not in matrix.shape else (0.0, 0.0)
+    if not (low >= -limit and high <= limit):  # NaN fails both comparisons
         raise MalformedInput(f"matrix holds entries that are not finite or beyond {bound}; reduce them first")
-    return p
-
-
-def _eliminate(
-    matrix: Any, p: int, *, ordered: bool = False, factors: bool = True, overwrite: bool = False
-) -> Elimination:
-    kernels = kernels_for(matrix, p)
-    if overwrite:
-        kernels.reduce(matrix)
-    return Elimination(matrix if overwrite else kernels.residues(matrix), p, ordered=ordered, factors=factors)
+    work = matrix if overwrite else kernels.copy(matrix)
+    if max(-low, high) > p // 2:
+        kernels.reduce(work)
+    return Elimination(work, p, ordered=ordered, factors=factors)
 
 
 def rank(matrix: Any, p: int, *, overwrite: bool = False) -> int:
     """Rank of a matrix [m, n]; overwrite=True may destroy the matrix and saves a copy."""
-    p = _checked(matrix, p)
     # wide rather than tall: columns behind the last pivot are then never touched
-    wide = matrix if overwrite or matrix.shape[0] <= matrix.shape[1] else matrix.T
+    wide = matrix if overwrite or matrix.shape[0] <= matrix.shape[-1] else matrix.T
     return _eliminate(wide, p, factors=False, overwrite=overwrite).rank
 
 
@@ -76,15 +72,13 @@ def full_rank_prime(modulo: Callable[[int], Any]) -> int | None:
 
 def rank_profile(matrix: Any, p: int) -> RankProfile:
     """Row and column rank profile of a matrix [m, n]."""
-    p = _checked(matrix, p)
     found = _eliminate(matrix, p, ordered=True, factors=False)
     return RankProfile(sorted(found.rows[: found.rank].tolist()), found.columns)
 
 
 def inverse(matrix: Any, p: int, *, overwrite: bool = False) -> Any:
     """Inverse [n, n] of a square matrix; None where it is singular. overwrite=True may destroy the matrix and saves a copy."""
-    p = _checked(matrix, p, square=True)
-    found = _eliminate(matrix, p, overwrite=overwrite)
+    found = _eliminate(matrix, p, square=True, overwrite=overwrite)
     n = matrix.shape[0]
     if found.rank < n:
         return None
@@ -110,7 +104,6 @@ def _free(found: Elimination) -> np.ndarray:
 
 def nullspace(matrix: Any, p: int) -> Any:
     """Basis [n, n - rank] of the right kernel: an identity in the rows of the columns outside the column rank profile."""
-    p = _checked(matrix, p)
     found = _eliminate(matrix, p)
     free = _free(found).tolist()
     basis = found.kernels.zeros(matrix.shape[1], len(free))

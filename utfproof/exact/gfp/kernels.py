@@ -18,8 +18,8 @@ from utfproof.errors import MalformedInput
 from utfproof.exact.gfp import field
 from utfproof.ground.arrays import is_torch
 
-_SLAB = 1 << 21
-"""Entries of product work space (16 MiB)."""
+_SLAB = 1 << 18
+"""Entries of product work space: what is multiplied is subtracted while it is in a cache that other programs share."""
 _ROWS = 256
 """Rows of it at least: BLAS packs the other factor anew for each slab."""
 
@@ -84,15 +84,26 @@ class NumpyKernels(Kernels):
         self._scratch = np.empty(field.CHUNK, dtype)
         self._space = np.empty(0, dtype)
 
-    def residues(self, array: np.ndarray) -> np.ndarray:
-        """A new C-contiguous array of residues of exact integers."""
-        out = np.empty(array.shape, self.dtype)
-        self._reduce_rows(array, out)
-        return out
+    def copy(self, array: np.ndarray) -> np.ndarray:
+        """A C-contiguous copy."""
+        return np.array(array, order="C")
 
     def reduce(self, array: np.ndarray) -> None:
         """Replace exact integers by residues."""
-        self._reduce_rows(array, array)
+        rows, columns = array.shape
+        if not columns:
+            return
+        step = max(1, field.CHUNK // columns)
+        if columns > self._scratch.size:
+            self._scratch = np.empty(columns, self.dtype)
+        scratch = self._scratch[: step * columns].reshape(step, columns)
+        for start in range(0, rows, step):
+            x = array[start : start + step]
+            quotient = scratch[: len(x)]
+            np.multiply(x, self._inverse, quotient)
+            np.rint(quotient, quotient)
+            np.multiply(quotient, self._p, quotient)
+            np.subtract(x, quotient, x)
 
     def centre(self, array: np.ndarray) -> None:
         """Replace exact integers [rows, columns] by centred residues."""
@@ -100,7 +111,7 @@ class NumpyKernels(Kernels):
         step = max(1, field.CHUNK // max(1, array.shape[1]))
         for start in range(0, array.shape[0], step):
             part = array[start : start + step]
-            self._reduce_rows(part, part)
+            self.reduce(part)
             if part.size and (part.max() > half or part.min() < -half):  # near a tie the quotient may be off by one
                 part[part > half] -= self.p
                 part[part < -half] += self.p
@@ -116,22 +127,6 @@ class NumpyKernels(Kernels):
     def device(self, array: np.ndarray) -> np.ndarray:
         """The reverse of `host`, without a copy where possible."""
         return array
-
-    def _reduce_rows(self, source: np.ndarray, out: np.ndarray) -> None:
-        rows, columns = out.shape
-        if not columns:
-            return
-        step = max(1, field.CHUNK // columns)
-        if columns > self._scratch.size:
-            self._scratch = np.empty(columns, self.dtype)
-        scratch = self._scratch[: step * columns].reshape(step, columns)
-        for start in range(0, rows, step):
-            x = source[start : start + step]
-            quotient = scratch[: len(x)]
-            np.multiply(x, self._inverse, quotient)
-            np.rint(quotient, quotient)
-            np.multiply(quotient, self._p, quotient)
-            np.subtract(x, quotient, out[start : start + step])
 
     def reducer(self, array: np.ndarray) -> Callable[[], None]:
         """`reduce` of one small array, to be called again and again: nothing is looked up anew."""
@@ -195,11 +190,9 @@ class TorchKernels(Kernels):
         self._scratch = self._torch.empty(0, dtype=self._dtype, device=device)
         self.int8 = dtype == "float32" and p < 2**8 and self._device.type == "cuda"
 
-    def residues(self, array: Any) -> Any:
-        """A new contiguous tensor of residues of exact integers."""
-        out = array.detach().clone(memory_format=self._torch.contiguous_format)
-        self.reduce(out)
-        return out
+    def copy(self, array: Any) -> Any:
+        """A contiguous copy."""
+        return array.detach().clone(memory_format=self._torch.contiguous_format)
 
     def reduce(self, array: Any) -> None:
         """Replace exact integers by residues."""
