@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -91,30 +90,7 @@ def times(x: Tensor, right: Tensor | Copies) -> Tensor:
     """x R for x [..., m]."""
     if not isinstance(right, Copies):
         return x @ right
-    found: Tensor = _copy().apply(x, right)
+    found = x.new_zeros(*x.shape[:-1], right.width)
+    for source, place in right.runs:
+        found[..., place] += x[..., source]
     return found
-
-
-@cache
-def _copy() -> Any:
-    """The autograd function x [..., m], Copies -> x R, made when torch is imported."""
-    import torch
-
-    class Copy(torch.autograd.Function):
-        @staticmethod
-        def forward(context: Any, x: Any, right: Any) -> Any:
-            context.runs, context.width = right.runs, x.shape[-1]
-            found = x.new_zeros(*x.shape[:-1], right.width)
-            for source, place in right.runs:
-                found[..., place] += x[..., source]
-            return found
-
-        @staticmethod
-        def backward(context: Any, *gradients: Any) -> Any:
-            g = gradients[0]
-            found = g.new_zeros(*g.shape[:-1], context.width)
-            for source, place in context.runs:
-                found[..., source] += g[..., place]
-            return found, None
-
-    return Copy

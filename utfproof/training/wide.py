@@ -9,10 +9,9 @@ dense R_V are computed on those rows, and then handed out to the sequences.
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from utfproof.training.maps import Maps
+from utfproof.training.maps import Copies, Maps
 from utfproof.training.model import Model
 
 if TYPE_CHECKING:
@@ -84,11 +83,22 @@ class WideEngine:
             queries = queries.gather(2, look[:, None, :, None].expand(B, H, -1, queries.shape[-1]))
         weights = ((queries * self.model.scale) @ keys.transpose(-1, -2)).masked_fill(later, float("-inf")).softmax(-1)
         if maps.copies is not None:
-            found: Tensor = _average_copies().apply(weights, spread(x) if spread else x, maps.copies, look is None)
-            return found
+            return self._average(weights, spread(x) if spread else x, maps.copies)
         if spread is not None:
             return sum_of([weights[:, head] @ spread(maps.move(head, x)) for head in range(H)])
         return sum_of([maps.move(head, weights[:, head] @ x) for head in range(H)])
+
+    def _average(self, weights: Tensor, x: Tensor, copies: list[Copies]) -> Tensor:
+        """The same for copies: no coordinate that is not copied is averaged."""
+        import torch
+
+        found: dict[tuple[int, int], Tensor] = {}
+        for head, copied in enumerate(copies):
+            for source, place in copied.runs:
+                part, at = weights[:, head] @ x[..., source], (place.start, place.stop)
+                found[at] = found[at] + part if at in found else part
+        m = x.shape[-1]
+        return sum_of([torch.nn.functional.pad(part, (at[0], m - at[1])) for at, part in found.items()])
 
     def _mlp(self, layer: int, x: Tensor) -> Tensor:
         import torch
@@ -108,49 +118,3 @@ def sum_of(parts: list[Tensor]) -> Tensor:
     for part in parts[1:]:
         total = total + part
     return total
-
-
-_BLOCK = 33
-"""Positions that a CPU takes together where all are asked in order: a block needs the keys up to its end only."""
-
-
-@cache
-def _average_copies() -> Any:
-    """The autograd function A [B, H, k, n], x [B, n, m], copies -> sum_h A^h x R_V^h [B, k, m]: no coordinate that is not
-    copied is averaged. Made when torch is imported."""
-    import torch
-
-    def blocks(A: Any, in_order: bool) -> list[tuple[slice, slice]]:
-        """(rows, keys) of the blocks."""
-        k, n = A.shape[-2:]
-        if not in_order or A.device.type != "cpu":
-            return [(slice(0, k), slice(0, n))]
-        return [
-            (slice(start, min(start + _BLOCK, k)), slice(0, min(start + _BLOCK, n))) for start in range(0, k, _BLOCK)
-        ]
-
-    class Average(torch.autograd.Function):
-        @staticmethod
-        def forward(context: Any, A: Any, x: Any, copies: Any, in_order: bool) -> Any:
-            total = x.new_zeros(len(x), A.shape[2], x.shape[2])
-            for head, copied in enumerate(copies):
-                for rows, keys in blocks(A, in_order):
-                    for source, place in copied.runs:
-                        total[:, rows, place] += A[:, head, rows, keys] @ x[:, keys, source]
-            context.save_for_backward(A, x)
-            context.copies, context.in_order = copies, in_order
-            return total
-
-        @staticmethod
-        def backward(context: Any, *gradients: Any) -> Any:
-            (A, x), g = context.saved_tensors, gradients[0]
-            dA, dx = torch.zeros_like(A), torch.zeros_like(x)
-            for head, copied in enumerate(context.copies):
-                for rows, keys in blocks(A, context.in_order):
-                    for source, place in copied.runs:
-                        part = g[:, rows, place]
-                        dA[:, head, rows, keys] += part @ x[:, keys, source].transpose(1, 2)
-                        dx[:, keys, source] += A[:, head, rows, keys].transpose(1, 2) @ part
-            return dA, dx, None, None
-
-    return Average
