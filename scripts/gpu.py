@@ -69,14 +69,13 @@ def train(name: str, seed: int, end: float, given: argparse.Namespace) -> bool:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Exit 0: all runs went well; 1: one failed."""
 
-    def words(text: str) -> list[str]:
-        return [word.strip() for word in text.split(",") if word.strip()]
-
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--hours", type=float, default=1.0, help="stop after so many hours (default 1)")
     parser.add_argument("--device", default="cuda", help="cuda, or cpu")
     parser.add_argument("--jobs", type=int, default=4, help="cells trained side by side (default 4)")
-    parser.add_argument("--cells", type=words, default=[], help="only cells whose name holds one of these words")
+    parser.add_argument(
+        "--cells", type=lambda text: text.split(","), default=[], help="only cells whose name holds one of these words"
+    )
     parser.add_argument("--tf32", action="store_true", help="TF32 products; results say so")
     parser.add_argument("--tiny", action="store_true", help="two steps of each cell: a dry run")
     parser.add_argument("--results", type=Path, default=ROOT / DEFAULT_FOLDER, help="folder of result files")
