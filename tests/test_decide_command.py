@@ -195,13 +195,6 @@ def test_a_row_too_few_when_large_names_a_target_without_a_distance(decide, tmp_
     [
         (["--notion", "functional"], "notion 'functional' cannot be decided for given weights"),
         (["--notion", "attention-matching", "--tied-targets"], "--tied-targets is about matching; leave out --notion"),
-        (
-            ["--notion", "attention-matching", "--target", "t.safetensors"],
-            "--target is about matching; leave out --notion",
-        ),
-        (["--target", "no/t.safetensors"], "folder no does not exist"),
-        (["--target", "h.safetensors"], "would overwrite an input"),
-        (["--target", "c.json"], "give each output a file of its own"),
         (["--layers", "3"], "has 2 layers, 3 were said"),
     ],
 )

@@ -92,7 +92,13 @@ def test_exact_embeddings_are_within_any_number_of_digits(name, kernel, tmp_path
         assert found.verdict == ("within" if serves else "apart")
         assert found.units[1] == 1 or not serves
     certificate = certify_enclosure(
-        named_host(name, host, 0, "uniform", "float64", None), host, target, E, X, attention, digits
+        named_host(name, host, {"seed": 0, "law": "uniform", "dtype": "float64"}, None),
+        host,
+        target,
+        E,
+        X,
+        attention,
+        digits,
     )
     assert not certificate.universal
     assert code_of(written(tmp_path, certificate)) == 0
@@ -115,7 +121,13 @@ def test_float64_embeddings_are_apart_by_what_mpmath_says(name, kernel, tmp_path
     floats = np.abs(host.forward(X, E, attention) - target.forward(X, attention)).max()
     assert abs(floats - float(found.upper)) < 1e-9
     certificate = certify_enclosure(
-        named_host(name, host, 0, "uniform", "float64", None), host, target, E, X, attention, 40
+        named_host(name, host, {"seed": 0, "law": "uniform", "dtype": "float64"}, None),
+        host,
+        target,
+        E,
+        X,
+        attention,
+        40,
     )
     path = written(tmp_path, certificate)
     assert code_of(path) == 0

@@ -295,10 +295,8 @@ def test_an_embedding_is_joined_to_its_own_host_alone(two_hosts, capsys):
     (two_hosts / "copy.safetensors").write_bytes((two_hosts / "host1.safetensors").read_bytes())
     for host in ("host1", "copy"):
         assert run(["export", f"{host}.safetensors", "E.safetensors", "-o", "h.py", "--json"]) == 0
-        assert "warning" not in json.loads(capsys.readouterr().out)
     with_metadata("old.safetensors", host_digest=None)
     assert run(["export", "host2.safetensors", "old.safetensors", "-o", "h.py"]) == 0
-    assert "taken unchecked" in " ".join(capsys.readouterr().out.split())
 
 
 COMPARED = [
@@ -322,16 +320,9 @@ def test_metadata_that_contradict_are_malformed(two_hosts, changes, said, capsys
     assert not (two_hosts / "h.py").exists()
 
 
-def test_what_nobody_said_of_a_model_is_said_again(two_hosts, capsys):
-    with_metadata("other.safetensors", assumed="attention_dir, window")
-    assert run(["export", "host1.safetensors", "other.safetensors", "-o", "h.py", "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)["assumed"].startswith("mask, window: nobody said it")
-
-
 def test_the_smallest_host_is_joined_by_its_digest(two_hosts, capsys):
     assert run(["embed", "least.safetensors", "t.safetensors", "--minimize", "-o", "least-E.safetensors"]) == 0
     assert run(["export", "least.safetensors", "least-E.safetensors", "-o", "h.py"]) == 0
-    assert "unchecked" not in capsys.readouterr().out
 
 
 def test_an_export_never_overwrites_its_embedding(small_embedding, capsys):

@@ -44,35 +44,21 @@ def one_of(choices: Sequence[str]) -> Callable[[str], str]:
     return read
 
 
-def whole(value: Any) -> int:
-    """An integer in digits: int() takes 1_0 and spaces as well."""
-    if not isinstance(value, int) and not re.fullmatch("[+-]?[0-9]{1,4000}", value, re.ASCII):
-        raise typer.BadParameter(f"{quoted(value)} is not a valid integer")
-    return int(value)
+def integer(least: int, most: int | None = None) -> Callable[[Any], int]:
+    """A reader of integers in digits: int() takes 1_0 and spaces as well."""
+    expected = "a positive integer" if most is None else f"an integer from {least} to {most}"
+
+    def read(value: Any) -> int:
+        if not isinstance(value, int) and not re.fullmatch("[+-]?[0-9]{1,4000}", value, re.ASCII):
+            raise typer.BadParameter(f"{quoted(value)} is not a valid integer")
+        if not least <= int(value) <= (int(value) if most is None else most):
+            raise typer.BadParameter(f"must be {expected}, got {int(value)}")
+        return int(value)
+
+    return read
 
 
-def positive(value: Any) -> int:
-    """An integer from 1 on."""
-    number = whole(value)
-    if number < 1:
-        raise typer.BadParameter(f"must be a positive integer, got {number}")
-    return number
-
-
-def seed(value: Any) -> int:
-    """A seed of the generator."""
-    number = whole(value)
-    if not 0 <= number < 2**64:
-        raise typer.BadParameter(f"must be an integer from 0 to 2^64 - 1, got {number}")
-    return number
-
-
-def parallel(value: Any) -> int:
-    """Threads or processes."""
-    number = whole(value)
-    if not 1 <= number <= 1024:
-        raise typer.BadParameter(f"must be an integer from 1 to 1024, got {number}")
-    return number
+positive, parallel, seed = integer(1), integer(1, 1024), integer(0, 2**64 - 1)
 
 
 def amount(value: Any) -> float:
@@ -156,13 +142,12 @@ DIn = Annotated[int | None, typer.Option(help="Input dimension d_in; of one-hots
 DOut = Annotated[int | None, rare(help="Output dimension d_out (default: d_in).")]
 Residual = Annotated[bool, typer.Option("--residual", help="Hosts and targets with a residual stream.")]
 StoredResidual = Annotated[
-    bool | None,
-    typer.Option("--residual/--no-residual", help="With a residual stream; as files say by default."),
+    bool | None, typer.Option("--residual/--no-residual", help="With a residual stream; as files say by default.")
 ]
 M = Annotated[int | None, typer.Option(help="Embedding dimension m; the host's own by default.")]
 Seed = Annotated[int, typer.Option(help="Seed of what is drawn.", parser=seed, metavar="N")]
-Law = Annotated[str | None, choice("Law of random weights", LAWS, panel=ADVANCED)]
-Dtype = Annotated[str | None, choice("Number format of random weights", DTYPES, panel=ADVANCED)]
+Law = Annotated[str, choice("Law of random weights", LAWS, panel=ADVANCED)]
+Dtype = Annotated[str, choice("Number format of random weights", DTYPES, panel=ADVANCED)]
 Device = Annotated[str, rare(help="cpu (NumPy), or a torch device such as cuda.")]
 Threads = Annotated[int | None, rare(help="Threads of torch; its own choice by default.", parser=parallel, metavar="N")]
 MaxMemory = Annotated[
@@ -175,11 +160,6 @@ Certificate = Annotated[
     typer.Option("-o", "--output", help="Certificate to write (.json).", parser=certificate_to_write, metavar="FILE"),
 ]
 Output = Annotated[Path | None, written("Also write the JSON document here.", "-o", "--output")]
-
-
-def option_of(name: str) -> str:
-    """The option of a parameter, such as --head-dim."""
-    return f"--{name.replace('_', '-')}"
 
 
 def shape_of(

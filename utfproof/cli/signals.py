@@ -15,8 +15,11 @@ from contextlib import suppress
 from types import FrameType
 from typing import Any
 
-WORDS = {"SIGINT": "interrupted", "SIGTERM": "terminated", "SIGHUP": "the terminal was closed"}
-NUMBERS = {getattr(signal, name): words for name, words in WORDS.items() if hasattr(signal, name)}
+NUMBERS: dict[int, str] = {
+    signal.SIGINT: "interrupted",
+    signal.SIGTERM: "terminated",
+    signal.SIGHUP: "the terminal was closed",
+}
 _PATIENCE = 2.0
 """Seconds in which more of the same do not disturb the clearing away."""
 
@@ -46,7 +49,9 @@ def while_loading() -> None:
             os.write(2, f"{line(number)}\n".encode())
         os._exit(code(number))
 
-    _handle(signal.SIG_DFL, leave)
+    for number in NUMBERS:  # `nohup` and shell scripts ignore signals for their children
+        if signal.getsignal(number) in (signal.SIG_DFL, signal.default_int_handler):
+            signal.signal(number, leave)
 
 
 def while_running() -> None:
@@ -59,9 +64,8 @@ def while_running() -> None:
             _received.append((number, now))
             raise KeyboardInterrupt
 
-    loading = {number: signal.getsignal(number) for number in NUMBERS}
     for number in NUMBERS:
-        if callable(loading[number]):
+        if callable(signal.getsignal(number)):
             signal.signal(number, interrupt)
     sys.unraisablehook = _quiet
 
@@ -71,13 +75,6 @@ def when_done() -> None:
     for number in NUMBERS:
         if callable(signal.getsignal(number)):
             signal.signal(number, signal.SIG_DFL)
-
-
-def _handle(otherwise: Any, handler: Any) -> None:
-    """Handle what is not ignored: `nohup` and shell scripts ignore signals for their children."""
-    for number in NUMBERS:
-        if signal.getsignal(number) in (otherwise, signal.default_int_handler):
-            signal.signal(number, handler)
 
 
 def _quiet(event: Any) -> None:

@@ -12,6 +12,8 @@ from utfproof.cli.outcome import Outcome
 from utfproof.errors import MalformedInput, choose
 from utfproof.ground.laws import DTYPES
 from utfproof.shapes import Shape
+from utfproof.systems import Target
+from utfproof.systems.biases import BiasedTarget
 
 ITEM_BYTES = {"float64": 8, "float32": 4, "float16": 2, "bfloat16": 2, "int8": 1}
 
@@ -52,12 +54,9 @@ def build(
     if what == "target":
         if m is not None:
             raise MalformedInput("--m is a host's embedding dimension; a target has --width")
-        if hidden is None:
-            facts = _target(output, shape, width, tied, dtype or "float64", draw, max_memory)
-        elif tied or dtype not in (None, "float64"):
+        if hidden is not None and (tied or dtype not in (None, "float64")):
             raise MalformedInput("a target with MLPs (--hidden) is untied and float64; leave --tied and --dtype out")
-        else:
-            facts = _model(output, shape, width or shape.d_in, hidden, draw, max_memory)
+        facts = _target(output, shape, width, hidden, tied, dtype or "float64", draw, max_memory)
     elif width is not None or hidden is not None or tied:
         raise MalformedInput(
             "--width, --hidden and --tied belong to 'build target'; tied hosts are constructions of their own"
@@ -70,25 +69,27 @@ def build(
 
 
 def _target(
-    output: Path, shape: Shape, width: int | None, tied: bool, dtype: str, draw: dict[str, Any], limit: int | None
+    output: Path,
+    shape: Shape,
+    width: int | None,
+    hidden: int | None,
+    tied: bool,
+    dtype: str,
+    draw: dict[str, Any],
+    limit: int | None,
 ) -> dict[str, Any]:
     from utfproof.constructions import random_target
-    from utfproof.weights import write_target
-
-    target = random_target(shape, width=width, tied=tied, **draw, dtype=dtype, max_memory=limit)
-    write_target(output, target, dtype=dtype, metadata={name: str(value) for name, value in draw.items()})
-    return {"system": "looped-target" if tied else "target", "width": target.width, "dtype": dtype}
-
-
-def _model(
-    output: Path, shape: Shape, width: int, hidden: int, draw: dict[str, Any], limit: int | None
-) -> dict[str, Any]:
     from utfproof.constructions.random import random_model
     from utfproof.weights import write_target
 
-    target = random_model(shape, width=width, hidden=hidden, **draw, max_memory=limit)
-    write_target(output, target, metadata={name: str(value) for name, value in draw.items()})
-    return {"system": "target", "width": width, "hidden": hidden, "dtype": "float64"}
+    target: Target | BiasedTarget
+    if hidden is None:
+        target = random_target(shape, width=width, tied=tied, **draw, dtype=dtype, max_memory=limit)
+    else:
+        target = random_model(shape, width=width or shape.d_in, hidden=hidden, **draw, max_memory=limit)
+    write_target(output, target, dtype=dtype, metadata={name: str(value) for name, value in draw.items()})
+    facts = {"system": "looped-target" if tied else "target", "width": target.width, "dtype": dtype}
+    return facts if hidden is None else {**facts, "hidden": hidden}
 
 
 def _host(

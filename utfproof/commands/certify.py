@@ -12,17 +12,16 @@ from utfproof.ground.notions import Notion
 from utfproof.shapes import matching_dimension
 
 if TYPE_CHECKING:
-    from utfproof.certificates import format as certificates
+    from utfproof.certificates.format import Certificate
 
-MATCHED = "for every untied target some E makes"
 MEANINGS = {
-    "matching": f"{MATCHED} queries, keys and outputs agree, so the outputs agree for every n and X",
-    "functional": f"{MATCHED} the outputs agree, for every n and X, with softmax attention",
-    "shared attention": f"{MATCHED} the outputs agree, whatever attention is supplied from outside",
-    "attention-matching": "for every such target some E makes attention logits and outputs agree, so the outputs agree for "
-    "every n and X where attention depends on the logits alone (no RoPE)",
+    "matching": "queries, keys and outputs agree, so the outputs agree for every n and X",
+    "functional": "the outputs agree, for every n and X, with softmax attention",
+    "shared attention": "the outputs agree, whatever attention is supplied from outside",
+    "attention-matching": "attention logits and outputs agree, so the outputs agree for every n and X where attention depends "
+    "on the logits alone (no RoPE)",
 }
-"""What "universal" says, by notion."""
+"""What a suitable E reaches for every target, by notion."""
 REFUTED = "no E solves the matching equations for every target; this does not decide functional universality"
 
 
@@ -85,22 +84,19 @@ def certify(
         "files": files,
         **({} if free is None else {"free": free}),
     }
+    suited = f"some {free or 'E'} make{'s' * (free in (None, 'E'))}"
+    meaning = f"for every {targets.removeprefix('all ')} target {suited} {MEANINGS[by.value]}"
     rows = {
         "verdict": f"{document['verdict']} (targets: {targets}{f'; {free} free' if free else ''})",
         "shape": f"{dimensions}, m = {document['shape']['m']}, M = {document['M']}",
         "evidence": _evidence(found),
         "certificate": ", ".join(files),
-        "means": _meaning(by, targets, free) if found.universal else REFUTED,
+        "means": meaning if found.universal else REFUTED,
     }
     return Outcome(document, f"certify {construction}", rows, 0 if found.universal else 1)
 
 
-def _meaning(notion: Notion, targets: str, free: str | None) -> str:
-    said = MEANINGS[notion.value].replace("every untied", "every " + targets.removeprefix("all "))
-    return said if free is None else said.replace("some E makes", f"some {free} make{'s' * (free == 'E')}")
-
-
-def _evidence(found: certificates.Certificate) -> str:
+def _evidence(found: Certificate) -> str:
     from utfproof.certificates.format import shape_of
     from utfproof.certificates.kernel import missed_distance
     from utfproof.certificates.scope import in_words

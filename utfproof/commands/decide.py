@@ -7,12 +7,10 @@ from typing import Annotated, Any
 
 import typer
 
-from utfproof.cli.entry import require_apart
-from utfproof.cli.options import Certificate, Device, DIn, Layers, MaxMemory, StoredResidual, rare, written
+from utfproof.cli.options import Certificate, Device, DIn, Layers, MaxMemory, StoredResidual, rare
 from utfproof.cli.outcome import Outcome
-from utfproof.commands.hosts import remove_earlier_target
+from utfproof.commands.hosts import counterexample_of, remove_earlier
 from utfproof.errors import MalformedInput
-from utfproof.ground.files import require_writable
 
 
 def decide(
@@ -28,32 +26,26 @@ def decide(
     tied_targets: Annotated[
         bool, typer.Option("--tied-targets", help="Ask about weight-tied targets only (by matching).")
     ] = False,
-    target: Annotated[
-        Path | None, written("Counterexample to write, a target (default: beside the certificate).")
-    ] = None,
     witness: Annotated[bool, rare("--witness", help="Evidence that is faster to check (a sidecar).")] = False,
     device: Device = "cpu",
     max_memory: MaxMemory = None,
 ) -> Outcome:
     """Decide exactly whether the weights in a file are universal.
 
-    Floats are read as exact rationals. Exit 0: universal by the notion. 1: refuted by matching, which does not decide
-    functional universality; a counterexample is written too. 4: undecided, or open (nothing says no by attention-matching).
+    Writes the certificate. Floats are read as exact rationals. Exit 0: universal by the notion. 1: refuted by matching, which
+    does not decide functional universality; a target that shows it is written beside the certificate. 4: undecided, or open
+    (nothing says no by attention-matching).
 
     Examples: utfproof decide host.safetensors -o host.json; utfproof decide host.safetensors --tied-targets -o tied.json
     """
     from utfproof.decision.host import decide, write
 
-    if notion != "matching" and (tied_targets or target):
-        raise MalformedInput(
-            f"{'--tied-targets' if tied_targets else '--target'} is about matching; leave out --notion"
-        )
-    beside = target or output.with_name(output.stem + ".target.safetensors")
-    require_writable(beside)
-    require_apart({"the counterexample": beside}, {"HOST": weights})
+    if notion != "matching" and tied_targets:
+        raise MalformedInput("--tied-targets is about matching; leave out --notion")
+    beside = counterexample_of(output, weights)
     stored: dict[str, Any] = {"layers": layers, "d_in": d_in, "residual": residual}
     how: dict[str, Any] = {"tied_targets": tied_targets, "witness": witness, "device": device, "max_memory": max_memory}
     found = write(decide(weights, notion=notion, **stored, **how), output, beside)
-    if target is None and found.certificate is not None and found.target is None:
-        remove_earlier_target(beside)
+    if found.certificate is not None and found.target is None:
+        remove_earlier(beside)
     return Outcome(found.document(), f"decide {weights}", found.rows(), found.decision.verdict.exit_code)

@@ -34,13 +34,7 @@ if TYPE_CHECKING:
 
 def embed(
     *,
-    host: Annotated[
-        str,
-        typer.Argument(
-            help="HOST.safetensors, or a construction.",
-            metavar="HOST",
-        ),
-    ],
+    host: Annotated[str, typer.Argument(help="HOST.safetensors, or a construction.", metavar="HOST")],
     target: Annotated[
         Path,
         typer.Argument(help="TARGET.safetensors: W_Q, W_K, W_V, W_O (W_E, W_U), or see --layout.", metavar="TARGET"),
@@ -75,8 +69,8 @@ def embed(
     d_in: options.DIn = None,
     d_out: options.DOut = None,
     seed: options.Seed = 0,
-    law: options.Law = None,
-    dtype: options.Dtype = None,
+    law: options.Law = "uniform",
+    dtype: options.Dtype = "float64",
     max_memory: options.MaxMemory = None,
 ) -> Outcome:
     """Find E such that the host with E acts as the target.
@@ -88,61 +82,46 @@ def embed(
     Examples: utfproof embed sparse target.safetensors -o E.safetensors; utfproof embed smallest.safetensors target.safetensors
     --minimize -o E.safetensors
     """
+    from utfproof.constructions import CONSTRUCTIONS
+    from utfproof.matching import embed as solve
     from utfproof.models import embed_model, random_sequences
+    from utfproof.models.embedding import HOST_DIGEST, host_facts
+    from utfproof.weights import write_embedding
 
     if within is not None and not minimize:
         raise MalformedInput("--within is about hosts of fewer dimensions: say --minimize")
-    said: dict[str, Any] = {"layers": layers, "heads": heads, "residual": residual, "seed": seed, "limit": max_memory}
-    part: dict[str, Any] = {"module": module, "tokens": tokens, "positions": positions}
-    model = read(target, layout, **said, **part, attention=attention)
-    of_model = not isinstance(model, Target | BiasedTarget)
-    if not of_model and (trials is not None or tolerance is not None):
+    dimensions = [heads, layers, head_dim, d_in, d_out]
+    part: dict[str, Any] = {"module": module, "tokens": tokens, "positions": positions, "attention": attention}
+    model = read(target, layout, dimensions, residual=residual, **part, seed=seed, limit=max_memory)
+    agree_with(model.shape, dimensions)
+    own = isinstance(model, Target | BiasedTarget)
+    if own and (trials is not None or tolerance is not None):
         raise MalformedInput(f"--trials and --tolerance are about models of another --layout; {target} is a target")
-    agree_with(model.shape, heads=heads, layers=layers, head_dim=head_dim, d_in=d_in, d_out=d_out)
     trials, tolerance = trials or 16, tolerance or 1e-8
     if minimize:
         if isinstance(model, BiasedTarget):
             raise MalformedInput("--minimize is about targets of attention alone; this one has MLPs or biases")
         asked = embed_minimize.Asked(Path(host), output, target, m, within, tolerance, trials, seed, max_memory)
         return embed_minimize.minimize(asked, model)
-    served = model if isinstance(model, Target | BiasedTarget) else target_for(host, model)
-    machine = load_host(host, served.shape, layers=layers, m=m, seed=seed, law=law, dtype=dtype, limit=max_memory)
-    recipe: dict[str, Any] = {"seed": seed, "law": law or "uniform", "dtype": dtype or "float64"}
+    drawn: dict[str, Any] = {"seed": seed, "law": law, "dtype": dtype}
+    machine = load_host(host, target_for(host, model).shape, layers, m, drawn, max_memory)
     digest = host_digest(host, machine.shape.residual, max_memory) if is_host_file(host) else None
     if isinstance(model, Target | BiasedTarget):
-        return _embed_target(host, machine, model, output, {**recipe, "digest": digest}, max_memory)
-    sequences = random_sequences(model, trials, seed)
-    how: dict[str, Any] = {"sequences": sequences, "tolerance": tolerance, "name": host, "digest": digest}
-    return _embed_model(host, embed_model(model, machine, **recipe, **how, max_memory=max_memory), output)
+        found = solve(machine, model, max_memory=max_memory)
+        write_embedding(output, found.E, host_facts(host, machine, found, {**drawn, HOST_DIGEST: digest}))
+        inputs = CONSTRUCTIONS[machine.construction].inputs if machine.construction else ""
+        rows = {
+            "result": f"the host acts as the target, by {found.notion.value}" + (f", on {inputs}" if inputs else ""),
+            "shape": f"{model.shape}, target width {model.width}, m = {machine.m}",
+            **_rows(found),
+            "embedding": str(output),
+        }
+        return Outcome({**_document(found, machine), "file": str(output)}, f"embed {host}", rows)
+    how: dict[str, Any] = {"sequences": random_sequences(model, trials, seed), "tolerance": tolerance, "name": host}
+    return _of_model(embed_model(model, machine, **drawn, **how, digest=digest, max_memory=max_memory), output)
 
 
-def _embed_target(
-    host: str,
-    machine: Universal,
-    target: Target | BiasedTarget,
-    output: Path,
-    recipe: dict[str, Any],
-    limit: int | None,
-) -> Outcome:
-    """A target of the package's own layout."""
-    from utfproof.constructions import CONSTRUCTIONS
-    from utfproof.matching import embed
-    from utfproof.models.embedding import HOST_DIGEST, host_facts
-    from utfproof.weights import write_embedding
-
-    found = embed(machine, target, max_memory=limit)
-    write_embedding(output, found.E, host_facts(host, machine, found, recipe | {HOST_DIGEST: recipe["digest"]}))
-    inputs = CONSTRUCTIONS[machine.construction].inputs if machine.construction else ""
-    rows = {
-        "result": f"the host acts as the target, by {found.notion.value}" + (f", on {inputs}" if inputs else ""),
-        "shape": f"{target.shape}, target width {target.width}, m = {machine.m}",
-        **_rows(found),
-        "embedding": str(output),
-    }
-    return Outcome({**_document(found, machine), "file": str(output)}, f"embed {host}", rows)
-
-
-def _embed_model(host: str, found: Embedded, output: Path) -> Outcome:
+def _of_model(found: Embedded, output: Path) -> Outcome:
     """A model, compared with its own outputs; E is written where they agree."""
     model, width, tolerance = found.model, found.model.target().width, found.tolerance
     if found.agrees:
@@ -170,7 +149,7 @@ def _embed_model(host: str, found: Embedded, output: Path) -> Outcome:
         **comparison_rows(model, found.agreement, tolerance),
         "embedding": written or "none",
     }
-    return Outcome(document, f"embed {host}", rows, agreement_code(model, found.decided))
+    return Outcome(document, f"embed {found.name}", rows, agreement_code(model, found.decided))
 
 
 def _document(found: Embedding, machine: Universal) -> dict[str, Any]:

@@ -11,7 +11,8 @@ import numpy as np
 from utfproof.attention import SoftmaxAttention
 from utfproof.cli.entry import require_apart
 from utfproof.cli.outcome import Outcome
-from utfproof.commands import readings
+from utfproof.commands.hosts import host_digest
+from utfproof.commands.readings import agreement_code, comparison, comparison_rows
 from utfproof.errors import MalformedInput, Refuted
 from utfproof.ground.files import require_writable
 from utfproof.ground.progress import stage
@@ -53,34 +54,41 @@ def minimize(asked: Asked, model: Target | Reading) -> Outcome:
     from utfproof.models.embedding import HOST_DIGEST, model_facts, shape_facts
     from utfproof.weights import write_embedding, write_host
 
-    _require_paths(asked)
+    if asked.host.suffix != ".safetensors":
+        raise MalformedInput(
+            f"--minimize writes the smallest host to HOST: name a .safetensors file, not {str(asked.host)!r}"
+        )
+    require_writable(asked.host)
+    require_apart({"HOST": asked.host, "--output": asked.output}, {"TARGET": asked.source})
     if asked.within is not None and (asked.m is not None or isinstance(model, Target)):
         raise MalformedInput("--within is for models, and finds m itself: leave out --m")
     facts: dict[str, str] = {"notion": "matching"} if asked.within is None else {}
     code = 0
     if isinstance(model, Target):
-        found = _smallest(asked, model, model.width, 0)
+        found = _smallest(asked, model, f"width {model.width}", model.width)
     else:
         biased, sequences = model.target(), random_sequences(model, asked.trials, asked.seed)
-        found = _smallest(asked, biased.augmented(), biased.width, 1)
+        width = f"width {biased.width} and one coordinate for the biases: {biased.width + 1}"
+        found = _smallest(asked, biased.augmented(), width, biased.width + 1)
         if asked.within is not None:
-            found = _within(asked, found, model, sequences)
+            found = _within(asked.within, found, model, sequences)
         agreement = compare(model, found.host, found.E, sequences)
-        found.document.update(readings.comparison(model, agreement, asked.tolerance))
-        found.rows.update(readings.comparison_rows(model, agreement, asked.tolerance))
-        code = readings.agreement_code(model, asked.within is not None or agreement.decided(asked.tolerance))
+        found.document.update(comparison(model, agreement, asked.tolerance))
+        found.rows.update(comparison_rows(model, agreement, asked.tolerance))
+        code = agreement_code(model, asked.within is not None or agreement.decided(asked.tolerance))
         facts |= model_facts(model, model.kernel)
     write_host(asked.host, found.host)
-    about = {"host": asked.host.name, HOST_DIGEST: _digest(found.host), **shape_facts(found.host)}
+    digest = host_digest(str(asked.host), found.host.shape.residual, asked.limit)
+    about = {"host": asked.host.name, HOST_DIGEST: digest, **shape_facts(found.host)}
     write_embedding(asked.output, found.E, {**about, **facts})
     files = {"host file": str(asked.host), "embedding": str(asked.output)}
     document = {**found.document, "files": list(files.values())}
     return Outcome(document, "embed --minimize", {**found.rows, **files}, code)
 
 
-def _smallest(asked: Asked, target: Target, width: int, constants: int) -> Smallest:
-    """The least m for this target by matching, a host of that size and E. width: the model's own; constants: coordinates for
-    its biases."""
+def _smallest(asked: Asked, target: Target, width: str, own: int) -> Smallest:
+    """The least m for this target by matching, a host of that size and E. width, own: the model's own size, for people and as
+    a number."""
     from utfproof.models.realization.hankel import forms, least_dimension
     from utfproof.models.realization.host import least_host
 
@@ -96,15 +104,13 @@ def _smallest(asked: Asked, target: Target, width: int, constants: int) -> Small
         host, E = least_host(held, least)
     document: dict[str, Any] = {"least": least.document(), "structure": least.structure()}
     document["host"] = {"m": host.m, "notion": "matching", "verified": "E R_all = W_all exactly"}
-    own = width + constants
-    itself = f"the model itself has width {width}" + (f" and one coordinate for the biases: {own}" if constants else "")
     spare = f"{own - least.m} fewer are enough" if least.m < own else "nothing in it is spare"
     shown = (f"{kind}: {', '.join(heads)}" for kind, heads in least.structure().items() if heads)
     rows: dict[str, Any] = {
         "least m by matching": f"{least.m} for this target ({least.universal} for all targets of its shape)",
         "host": f"m = {host.m}, rational, E R_all = W_all exactly",
         "structure": "; ".join(shown) or "none found: every head is read, of full rank, and none repeats another",
-        "beside": f"{itself}; {spare}",
+        "beside": f"the model itself has {width}; {spare}",
     }
     floats: dict[str, Any] = {
         name: np.asarray(getattr(host, name)).astype(np.float64) for name in ("R_Q", "R_K", "R_V", "U")
@@ -112,7 +118,7 @@ def _smallest(asked: Asked, target: Target, width: int, constants: int) -> Small
     return Smallest(replace(host, **floats), E.astype(np.float64), document, rows)
 
 
-def _within(asked: Asked, found: Smallest, model: Reading, sequences: list[Any]) -> Smallest:
+def _within(asked: float, found: Smallest, model: Reading, sequences: list[Any]) -> Smallest:
     """The smallest host fitted to the test sequences that is proven so close on them. Refuted where none is."""
     from utfproof.models.realization.proven import GivenInputs
 
@@ -122,30 +128,11 @@ def _within(asked: Asked, found: Smallest, model: Reading, sequences: list[Any])
     with stage(f"the model on {len(sequences)} sequences, in balls"):
         given = GivenInputs(model.target().augmented(), [model.one_hots(tokens) for tokens in sequences], kernel)
     with stage("hosts of fewer dimensions, in balls"):
-        closest = given.least_within(asked.within or 0.0)
+        closest = given.least_within(asked)
     if closest is None:
-        raise Refuted(f"no host fitted to these sequences is proven within {asked.within:g} of the model on them")
+        raise Refuted(f"no host fitted to these sequences is proven within {asked:g} of the model on them")
     host, E, error = closest
     said = f"{error:.3g} of the largest output, on {len(sequences)} sequences of this run alone"
-    result = f"a host of m = {host.m} is within {asked.within:g} of the model: proven {said}; it does not match it"
-    within = {"m": host.m, "asked": asked.within, "proven": error, "sequences": len(sequences)}
+    result = f"a host of m = {host.m} is within {asked:g} of the model: proven {said}; it does not match it"
+    within = {"m": host.m, "asked": asked, "proven": error, "sequences": len(sequences)}
     return Smallest(host, E, {**found.document, "within": within}, {"result": result, **found.rows})
-
-
-def _digest(host: Universal) -> str:
-    """Of the file that this host is written as: its matrices in float64."""
-    from utfproof.weights import TensorFile
-
-    names = ("R_Q", "R_K", "R_V", "U")
-    tensors = {name: np.asarray(getattr(host, name), dtype="<f8") for name in names}
-    return TensorFile("", tensors, {}, dict.fromkeys(names, "F64")).digest(host.shape.residual)
-
-
-def _require_paths(asked: Asked) -> None:
-    """MalformedInput where HOST cannot be written, or files would overwrite each other."""
-    if asked.host.suffix != ".safetensors":
-        raise MalformedInput(
-            f"--minimize writes the smallest host to HOST: name a .safetensors file, not {str(asked.host)!r}"
-        )
-    require_writable(asked.host)
-    require_apart({"HOST": asked.host, "--output": asked.output}, {"TARGET": asked.source})

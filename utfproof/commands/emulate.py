@@ -9,9 +9,18 @@ import typer
 from utfproof.attention import EVERY_KERNEL, KERNEL_NAMES
 from utfproof.cli import options
 from utfproof.cli.outcome import Outcome
-from utfproof.commands.hosts import agree_with
-from utfproof.commands.pairs import EmbeddingFile, TargetFile, TiedTargets, drawn_shape, pair_of
-from utfproof.commands.readings import OWN_LAYOUT, Module, Positions, Tokens, read, target_for
+from utfproof.commands.hosts import agree_with, drawn_shape, load_host, read_own_embedding
+from utfproof.commands.readings import (
+    OWN_LAYOUT,
+    EmbeddingFile,
+    Module,
+    Positions,
+    TargetFile,
+    TiedTargets,
+    Tokens,
+    read,
+    target_for,
+)
 from utfproof.emulation.compare import INPUTS
 from utfproof.emulation.engines import ENGINES, PRECISIONS
 from utfproof.emulation.laws import TARGET_LAWS
@@ -49,8 +58,7 @@ def emulate(
     ] = "uniform",
     context: Annotated[str, typer.Option(help="Context lengths n, comma-separated.")] = "1,7,64",
     attention: Annotated[
-        str,
-        typer.Option(help=f"Comma-separated: {', '.join(KERNEL_NAMES)} joined by '+', given, or all."),
+        str, typer.Option(help=f"Comma-separated: {', '.join(KERNEL_NAMES)} joined by '+', given, or all.")
     ] = "softmax,causal",
     tolerance: Annotated[float | None, typer.Option(help="Largest relative error, besides the bound.")] = None,
     inputs: Annotated[str, options.choice("Law of the inputs X", INPUTS, panel=options.ADVANCED)] = "one-hot",
@@ -66,8 +74,8 @@ def emulate(
         bool, options.rare("--bounds/--no-bounds", help="Compute the bound and the estimate of every run.")
     ] = True,
     seed: options.Seed = 0,
-    law: options.Law = None,
-    dtype: options.Dtype = None,
+    law: options.Law = "uniform",
+    dtype: options.Dtype = "float64",
     max_memory: options.MaxMemory = None,
 ) -> Outcome:
     """Run targets in a host and compare outputs, within a bound.
@@ -80,34 +88,32 @@ def emulate(
     from utfproof.emulation.compare import CompareSetting
     from utfproof.emulation.emulate import emulate as compared
 
+    dimensions = [heads, layers, head_dim, d_in, d_out]
     targets: Target | BiasedTarget | Shape
     if target is None:
-        if module is not None or layout != OWN_LAYOUT:
-            raise MalformedInput("--module and --layout are about one model: pass --target as well")
-        targets = drawn_shape(host, [heads, layers, head_dim, d_in, d_out], residual, max_memory)
+        if module is not None or layout != OWN_LAYOUT or embedding is not None:
+            raise MalformedInput("--module, --layout and --embedding belong to one target: pass --target as well")
+        targets = drawn_shape(host, dimensions, residual, max_memory)
     else:
-        if trials is not None:
-            raise MalformedInput("--trials counts random targets; --target gives one: leave one of them out")
-        if width is not None or tied_targets or target_law != "uniform":
-            raise MalformedInput("--width, --tied-targets and --target-law describe random targets; --target gives one")
-        said: dict[str, Any] = {
-            "layers": layers,
-            "heads": heads,
-            "residual": residual,
-            "seed": seed,
-            "limit": max_memory,
-        }
-        model = read(target, layout, module=module, tokens=tokens, positions=positions, **said)
-        targets = model if isinstance(model, Target | BiasedTarget) else target_for(host, model)
-        agree_with(targets.shape, heads=heads, layers=layers, head_dim=head_dim, d_in=d_in, d_out=d_out)
-    found = pair_of(host, targets, embedding, layers=layers, m=m, seed=seed, law=law, dtype=dtype, limit=max_memory)
+        if trials is not None or width is not None or tied_targets or target_law != "uniform":
+            raise MalformedInput(
+                "--trials, --width, --tied-targets and --target-law describe random targets; --target gives one"
+            )
+        part: dict[str, Any] = {"module": module, "tokens": tokens, "positions": positions}
+        model = read(target, layout, dimensions, residual=residual, **part, seed=seed, limit=max_memory)
+        targets = target_for(host, model)
+        agree_with(targets.shape, dimensions)
+    drawn = {"seed": seed, "law": law, "dtype": dtype}
+    served = targets if isinstance(targets, Shape) else targets.shape
+    machine = load_host(host, served, layers, m, drawn, max_memory)
+    E = None if embedding is None else read_own_embedding(embedding, host, machine, drawn, max_memory)
     kernels = list(EVERY_KERNEL) if attention == "all" else listed("--attention", attention)
     contexts, count = listed_integers("--context", context), trials or 1
     with stage(f"emulate {host}", count * len(kernels) * len(contexts), unit="runs") as doing:
         result = compared(
-            found.host,
-            found.targets,
-            embedding=found.embedding,
+            machine,
+            targets,
+            embedding=E,
             attention=kernels,
             contexts=contexts,
             trials=count,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -10,8 +11,8 @@ import typer
 from utfproof.attention import KERNEL_NAMES
 from utfproof.cli import options
 from utfproof.cli.outcome import Outcome
-from utfproof.commands.hosts import agree_with, is_host_file
-from utfproof.commands.pairs import EmbeddingFile, TargetFile, TiedTargets, drawn_shape, pair_of
+from utfproof.commands.hosts import agree_with, drawn_shape, host_digest, is_host_file, load_host, read_own_embedding
+from utfproof.commands.readings import EmbeddingFile, TargetFile, TiedTargets
 from utfproof.errors import MalformedInput, NotDefined
 from utfproof.shapes import Shape
 from utfproof.systems import Target, Universal
@@ -44,8 +45,8 @@ def enclose(
     embedding: EmbeddingFile = None,
     tied_targets: TiedTargets = False,
     seed: options.Seed = 0,
-    law: options.Law = None,
-    dtype: options.Dtype = None,
+    law: options.Law = "uniform",
+    dtype: options.Dtype = "float64",
     max_memory: options.MaxMemory = None,
 ) -> Outcome:
     """Enclose the outputs' difference of one emulation rigorously.
@@ -62,32 +63,39 @@ def enclose(
     from utfproof.emulation.emulate import drawn_targets, tied_targets_only
     from utfproof.weights import read_target
 
+    dimensions = [heads, layers, head_dim, d_in, d_out]
     targets: Target | BiasedTarget | Shape
     if target is None:
-        targets = drawn_shape(host, [heads, layers, head_dim, d_in, d_out], residual, max_memory)
+        if embedding is not None:
+            raise MalformedInput("--embedding belongs to one target: pass --target as well")
+        targets = drawn_shape(host, dimensions, residual, max_memory)
     else:
         if tied_targets:
             raise MalformedInput("--tied-targets describes random targets; --target gives one")
         targets = read_target(target, layers=layers, residual=residual, max_memory=max_memory)
-        agree_with(targets.shape, heads=heads, layers=layers, head_dim=head_dim, d_in=d_in, d_out=d_out)
+        agree_with(targets.shape, dimensions)
     if isinstance(targets, BiasedTarget):
         raise MalformedInput("an enclosure is for targets of attention alone; this one has MLPs or biases")
-    found = pair_of(host, targets, embedding, layers=layers, m=m, seed=seed, law=law, dtype=dtype, limit=max_memory)
-    machine, tied = found.host, tied_targets or tied_targets_only(found.host)
+    drawn = {"seed": seed, "law": law, "dtype": dtype}
+    served = targets if isinstance(targets, Shape) else targets.shape
+    machine = load_host(host, served, layers, m, drawn, max_memory)
+    tied = tied_targets or tied_targets_only(machine)
     one = drawn_targets(targets, seed, "uniform", width=None, tied=tied, max_memory=max_memory)(0)
     kernel = parse_kernel(attention, machine.shape.heads, machine.shape.head_dim)
     if not isinstance(kernel, SoftmaxAttention):
         raise MalformedInput(f"an enclosure is for softmax attention, got --attention {attention}")
     enclosure.require_size(machine, one, context, enclosure.first_bits(digits), max_memory)
     name = attention_name(kernel, machine.shape.heads)
-    X, E, method = random_input(machine.shape, context, seed), found.embedding, "given"
-    if E is None:
+    X = random_input(machine.shape, context, seed)
+    if embedding is None:
         solved = enclosure.exact_embedding(machine, one, max_memory=max_memory)
         E, method = solved.E, f"exact ({solved.method})"
+    else:
+        E, method = read_own_embedding(embedding, host, machine, drawn, max_memory), "given"
     result = enclosure.enclose(machine, one, E, X, kernel, digits, max_memory=max_memory)
     files = []
     if output is not None:
-        named = named_host(host, machine, seed, law or "uniform", dtype or "float64", max_memory)
+        named = named_host(host, machine, drawn, max_memory)
         made = enclosure_certificate(named, machine, one, E, X, kernel, result)
         if bool(made.document["shape"].get("residual")) != machine.shape.residual:
             raise NotDefined(
@@ -98,16 +106,15 @@ def enclose(
     return _outcome(host, machine, result, about, files)
 
 
-def named_host(argument: str, host: Universal, seed: int, law: str, dtype: str, limit: int | None) -> dict[str, Any]:
+def named_host(argument: str, host: Universal, drawn: Mapping[str, Any], limit: int | None) -> dict[str, Any]:
     """A certificate's `host` field for a HOST argument: a construction, or a file by the digest of its content."""
     from utfproof.certificates.hosts import host_document, require_rebuilt
     from utfproof.constructions import construction
-    from utfproof.weights import read_tensors
 
     if not is_host_file(argument):
-        return host_document(require_rebuilt(construction(argument)), seed=seed, law=law, dtype=dtype)
-    digest = read_tensors(argument, max_memory=limit).digest(host.shape.residual)
-    return {"system": "looped-universal" if host.tied else "universal", "weights": digest}
+        return host_document(require_rebuilt(construction(argument)), **drawn)
+    system = "looped-universal" if host.tied else "universal"
+    return {"system": system, "weights": host_digest(argument, host.shape.residual, limit)}
 
 
 def _outcome(name: str, host: Universal, found: Enclosure, about: dict[str, Any], files: list[str]) -> Outcome:

@@ -11,7 +11,7 @@ from utfproof.attention import EXPORTED_NAMES
 from utfproof.cli.entry import require_apart
 from utfproof.cli.options import MaxMemory, shape_of, written
 from utfproof.cli.outcome import Outcome
-from utfproof.commands.hosts import assumed_rows, is_host_file, require_made_for, stored_stream
+from utfproof.commands.hosts import is_host_file, require_made_for, stored_stream
 from utfproof.errors import MalformedInput
 from utfproof.shapes import decimal
 from utfproof.systems import Universal
@@ -54,7 +54,7 @@ def export(
     E = read_embedding(embedding, max_memory=max_memory)
     facts = read_tensors(embedding, max_memory=max_memory).metadata
     numbers, stream = {name: _number(facts, name) for name in NUMBERS}, stored_stream(facts)
-    warned = require_made_for(facts, host, bool(stream), max_memory)
+    require_made_for(facts, host, bool(stream), max_memory)
     machine = _host(host, facts, numbers, stream, max_memory)
     rows, ids = numbers["positions"] or 0, read_ids(facts)
     tokens = machine.shape.d_in - rows if ids is None else len(ids)
@@ -82,15 +82,13 @@ def export(
     }
     apart = f"and {rows} learned" if ids is None else f"at {rows}"
     longest = f"contexts of at most {limits[0]} tokens: the module refuses longer ones"
-    said = {**assumed_rows(facts), **warned}
     table: dict[str, Any] = {
         "shape": f"{machine.shape}, m = {machine.m}",
         "inputs": f"{tokens} tokens" + (f" {apart} positions" if rows else ""),
         **({"compared": longest} if limits[0] else {}),
-        **said,
         "files": ", ".join(paths),
     }
-    return Outcome(document | said, f"export {host}", table)
+    return Outcome(document, f"export {host}", table)
 
 
 def _number(facts: dict[str, str], name: str) -> int | None:

@@ -44,29 +44,25 @@ def inspect(
         kv_heads = kv_heads or getattr(held, "num_key_value_heads", None)
     found = inspect_model(skeleton(file, heads, kv_heads))
     shape, records = found["shape"], found["heads"]
-    low = [h for h in records if min(h["rank_QK"], h["rank_OV"]) < h["full"] and not h["dead"]]
-    same = [
-        f"{h['head']} has matrices of {h[name]}"
+    low = [
+        f"{h['head']} (QK {h['rank_QK']}, OV {h['rank_OV']})"
         for h in records
-        for name in ("repeats_queries_keys", "repeats_values_outputs")
-        if h[name]
+        if min(h["rank_QK"], h["rank_OV"]) < h["full"] and not h["dead"]
     ]
+    repeats = ("repeats_queries_keys", "repeats_values_outputs")
+    same = {f"{h['head']} has matrices of {h[name]}": None for h in records for name in repeats if h[name]}
     scores = [f"{c['kind']} {c['reader']} of {c['writer']}: {c['score']:.2f}" for c in found["composition"]]
     rows: dict[str, Any] = {
         "attention": f"H = {shape['heads']}, L = {shape['layers']}, d = {shape['head_dim']}, width {found['width']}",
         "heads of keys": str(found["kv_heads"]),
-        "ranks": f"full ({records[0]['full']}) but for {_few([_ranks(h) for h in low])}",
+        "ranks": f"full ({records[0]['full']}) but for {_few(low)}",
         "dead heads": _few([h["head"] for h in records if h["dead"]]),
-        "repeated heads": _few(list(dict.fromkeys(same))),
+        "repeated heads": _few([*same]),
         "strongest composition": _few(scores[:COMPOSED], COMPOSED),
         **{f"least m, {name}": f"{m:,}" for name, m in found["least_m"].items()},
         **{entry["what"]: f"{entry['says']} ({entry['theorem']}; {entry['found']})" for entry in found["obstacles"]},
     }
     return Outcome(found, f"inspect {model}", rows)
-
-
-def _ranks(head: dict[str, Any]) -> str:
-    return f"{head['head']} (QK {head['rank_QK']}, OV {head['rank_OV']})"
 
 
 def _few(words: list[str], most: int = 6) -> str:

@@ -41,13 +41,12 @@ def rank(
     # of other matrices, which rows or columns depend needs a prime that rarely misleads
     proven = gfp.full_rank_prime(residues) if rows == columns else None
     prime = proven or gfp.DEFAULT_PRIMES[0]
-    everything = gfp.RankProfile(list(range(rows)), list(range(columns)))
-    profile = everything if proven else gfp.rank_profile(residues(prime), prime)
+    profile = gfp.RankProfile([*range(rows)], [*range(columns)]) if proven else gfp.rank_profile(residues(prime), prime)
     rank = len(profile.columns)
     full = rank == min(rows, columns)
     outside = {
-        "rows": sorted(set(range(rows)) - set(profile.rows)),
-        "columns": sorted(set(range(columns)) - set(profile.columns)),
+        "rows": sorted({*range(rows)} - {*profile.rows}),
+        "columns": sorted({*range(columns)} - {*profile.columns}),
     }
     document = {"matrix": str(matrix), "rows": rows, "columns": columns, "prime": prime, "rank": rank, "exact": full}
     document |= {f"dependent_{name}": numbers for name, numbers in outside.items()}

@@ -1,4 +1,4 @@
-"""Models as commands take them: reading one, and how its comparison is printed."""
+"""Targets and models as commands take them, and how a model's comparison is printed."""
 
 from __future__ import annotations
 
@@ -24,14 +24,16 @@ Layout = Annotated[str, typer.Option(help="Names in TARGET: utfproof, a model's,
 Module = Annotated[str | None, typer.Option(help="A model: package.module:factory, called with TARGET.")]
 Tokens = Annotated[str | None, rare(help="--module: only layer 0's attention, on these ids (1,2,5..9).")]
 Positions = Annotated[int | None, rare(help="--tokens: at most so many positions.")]
+TargetFile = Annotated[Path | None, typer.Option(help="TARGET.safetensors; random targets by default.")]
+EmbeddingFile = Annotated[Path | None, typer.Option(help="E.safetensors of this target; solved for by default.")]
+TiedTargets = Annotated[bool, rare("--tied-targets", help="Random targets are weight-tied.")]
 
 
 def read(
     target: Path,
     layout: str,
+    dimensions: list[int | None],
     *,
-    layers: int | None,
-    heads: int | None,
     residual: bool | None,
     module: str | None,
     tokens: str | None,
@@ -45,28 +47,29 @@ def read(
     from utfproof.models import from_model, import_model, make_module, refuse_models
     from utfproof.weights import read_target
 
-    if module is None:
-        if tokens is not None or positions is not None:
-            raise MalformedInput("--tokens and --positions are about a part of a live model: pass --module")
-        if layout == OWN_LAYOUT:
-            if attention is not None:
-                raise MalformedInput(f"--attention is about models of another --layout; {target} is a target")
-            refuse_models(target, limit)
-            return read_target(target, layers=layers, residual=residual, max_memory=limit)
-        said: dict[str, Any] = {"attention": attention, "heads": heads, "residual": residual}
-        return import_model(target, layout, **said, max_memory=limit)
-    if attention is not None:
-        raise MalformedInput("--attention says what a live module shows by itself: leave it out")
-    if tokens is None and positions is not None:
-        raise MalformedInput("--positions is about a part of a model: pass --tokens")
-    ids = None if tokens is None else token_ids(tokens)
-    return from_model(make_module(module, target), tokens=ids, positions=positions, seed=seed, max_memory=limit)
+    heads, layers = dimensions[:2]
+    needs = {"--tokens": tokens is not None and module is None, "--positions": positions is not None and tokens is None}
+    if missing := [name for name, lacking in needs.items() if lacking]:
+        raise MalformedInput(f"{missing[0]} is about a part of a live model: pass --module and --tokens")
+    if attention is not None and (module is not None or layout == OWN_LAYOUT):
+        raise MalformedInput(
+            "--attention is about models of another --layout; a live module shows its own: leave it out"
+        )
+    if module is not None:
+        ids = None if tokens is None else token_ids(tokens)
+        return from_model(make_module(module, target), tokens=ids, positions=positions, seed=seed, max_memory=limit)
+    if layout != OWN_LAYOUT:
+        return import_model(target, layout, attention=attention, heads=heads, residual=residual, max_memory=limit)
+    refuse_models(target, limit)
+    return read_target(target, layers=layers, residual=residual, max_memory=limit)
 
 
-def target_for(host: str, model: Reading) -> Target | BiasedTarget:
+def target_for(host: str, model: Target | BiasedTarget | Reading) -> Target | BiasedTarget:
     """A model as a target; a constant coordinate carries its biases, unless the host serves them as they are."""
     from utfproof.constructions import CONSTRUCTIONS
 
+    if isinstance(model, Target | BiasedTarget):
+        return model
     entry, target = CONSTRUCTIONS.get(host), model.target()
     return target.augmented() if entry is None or entry.models is None else target
 

@@ -3,18 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
-from utfproof.cli.entry import require_apart
 from utfproof.cli.options import Certificate, Layers, MaxMemory
 from utfproof.cli.outcome import Outcome
-from utfproof.commands.hosts import remove_earlier_target
-from utfproof.ground.files import require_writable
-
-if TYPE_CHECKING:
-    from utfproof.decision.shared import SharedHost, SharedRefutation
+from utfproof.commands.hosts import counterexample_of, remove_earlier
 
 
 def refute_lower(
@@ -42,9 +37,7 @@ def refute_lower(
     from utfproof.decision.shared import read_shared_host, refute_shared
     from utfproof.weights import write_target
 
-    beside = output.with_name(output.stem + ".target.safetensors")
-    require_writable(beside)
-    require_apart({"the target": beside}, {"HOST": host})
+    beside = counterexample_of(output, host)
     values = read_shared_host(host, layers=layers, d_in=d_in, head_dim=head_dim, max_memory=max_memory)
     found = refute_shared(values)
     files = []
@@ -53,45 +46,36 @@ def refute_lower(
         files.append(str(beside))
     files += [str(path) for path in found.certificate.write(output)]
     if found.target is None:
-        remove_earlier_target(beside)
-    return _outcome(values, found, files, f"refute-lower {host}")
-
-
-def _outcome(given: SharedHost, found: SharedRefutation, files: list[str], subject: str) -> Outcome:
-    """What is said of a host that some target refutes."""
-    shape, m = given.shape, given.m
-    method = found.certificate.document["evidence"]["method"]
+        remove_earlier(beside)
+    shape, m, words = values.shape, values.m, values.shape.leaves
+    evidence = found.certificate.document["evidence"]
     document: dict[str, Any] = {
         "verdict": "not universal in the shared-attention model",
         "notion": "shared attention",
         "targets": "all untied",
         "free": "E and U",
-        "method": method,
+        "method": evidence["method"],
         "shape": shape.document(m),
-        "words": shape.leaves,
+        "words": words,
         "word": None if found.word is None else list(found.word),
-        "unused": list(given.unused),
+        "unused": list(values.unused),
         "files": files,
     }
     if found.word is None:
-        why = (
-            f"m^2 = {m * m} < H^L = {shape.leaves}: some vector annihilates the products R_w (too large to write down)"
-        )
+        why = f"m^2 = {m * m} < H^L = {words}: some vector annihilates the products R_w (too large to write down)"
         missed = "some target of one word; none is named"
     else:
-        entries = len(found.certificate.document["evidence"]["y"])
-        why = f"an integer vector with {entries} nonzero entries annihilates the {shape.leaves} products R_w"
-        word = ", ".join(map(str, found.word))
-        missed = f"the target whose only nonzero route is head word ({word}), M = e_1 e_1^T along it"
+        why = f"an integer vector with {len(evidence['y'])} nonzero entries annihilates the {words} products R_w"
+        missed = f"the target whose only nonzero route is head word ({', '.join(map(str, found.word))}), M = e_1 e_1^T along it"
     rows = {
         "verdict": f"{document['verdict']} (E and U both free, targets: all untied)",
-        "shape": f"{shape}, m = {m}, m^2 = {m * m}, H^L = {shape.leaves}, {'tied' if given.tied else 'untied'} values",
+        "shape": f"{shape}, m = {m}, m^2 = {m * m}, H^L = {words}, {'tied' if values.tied else 'untied'} values",
         "why": why,
         "not served": missed,
         "means": "no E and U give this target's outputs under every attention from outside",
         "does not mean": "that the host is not universal functionally, where its own softmax makes the attention, nor that "
         "it fails for weight-tied targets",
-        **({"not used": ", ".join(given.unused) + " (the model has R_V only)"} if given.unused else {}),
+        **({"not used": f"{', '.join(values.unused)} (the model has R_V only)"} if values.unused else {}),
         "written": ", ".join(files),
     }
-    return Outcome(document, subject, rows, 1)
+    return Outcome(document, f"refute-lower {host}", rows, 1)

@@ -83,20 +83,14 @@ def sweep(
         with stage("write the table", count, unit="rows"):
             write_table(summary.lines.values(), table)
         rows["table"] = str(table)
-    rows |= {**_ran(summary), "results": str(folder / "results.jsonl")}
-    failure = None
-    if summary.failures:
-        failure = (ResourceLimit if summary.exit_code == 3 else Undecided)(_named(summary, folder))
-    return Outcome({**document, **summary.document()}, title, rows, failure=failure)
-
-
-def _ran(summary: Summary) -> dict[str, str]:
-    rows = {"finished": f"{len(summary.lines)}, of which {summary.before} before"}
-    for (name, verdict), count in sorted(summary.verdicts.items()):
-        rows[f"{name}: {verdict}"] = str(count)
+    rows["finished"] = f"{len(summary.lines)}, of which {summary.before} before"
+    rows |= {f"{name}: {verdict}": str(count) for (name, verdict), count in sorted(summary.verdicts.items())}
+    failure: ResourceLimit | Undecided | None = None
     if summary.failures:
         rows["could not be run"] = str(len(summary.failures))
-    return rows
+        failure = (ResourceLimit if summary.exit_code == 3 else Undecided)(_named(summary, folder))
+    rows["results"] = str(folder / "results.jsonl")
+    return Outcome({**document, **summary.document()}, title, rows, failure=failure)
 
 
 def _named(summary: Summary, folder: Path) -> str:

@@ -19,7 +19,7 @@ from utfproof.ground.laws import check_seed
 from utfproof.ground.progress import Stage, stage
 
 if TYPE_CHECKING:
-    from utfproof.training.loop import RunSetting, Tick
+    from utfproof.training.loop import Tick
     from utfproof.training.presets import Preset
     from utfproof.training.results import RunResult
 
@@ -70,7 +70,7 @@ def train(
     utfproof train 1-hop/sparse/attention --setting theory --steps 200 --set host=random -o runs/trial
     """
     from utfproof.ground.arrays import require_device
-    from utfproof.training.loop import Interrupted, RunSetting
+    from utfproof.training.loop import Interrupted, RunSetting, run
     from utfproof.training.model import check_dtype
     from utfproof.training.presets import preset as preset_named
     from utfproof.training.results import DEFAULT_FOLDER
@@ -91,30 +91,19 @@ def train(
 
         torch.set_num_threads(threads)
     check_dtype(dtype, device)
-    how = RunSetting(
-        device,
-        dtype,
-        engine,
-        output,
-        DEFAULT_FOLDER if results is None else results,
-        checkpoint_every=checkpoint_every,
-        log_every=log_every,
-        eval_sequences=eval_sequences,
-        max_memory=max_memory,
-    )
+    every: dict[str, Any] = {
+        "checkpoint_every": checkpoint_every,
+        "log_every": log_every,
+        "eval_sequences": eval_sequences,
+    }
+    how = RunSetting(device, dtype, engine, output, results or DEFAULT_FOLDER, **every, max_memory=max_memory)
     try:
-        found = _run(point, list(range(seed, seed + seeds)), how)
+        with _live(f"{point.name}, m = {point.m}") as advance:
+            found = run(point, list(range(seed, seed + seeds)), how, advance)
     except Interrupted as stop:
         raise Stopped(str(stop)) from None
     document = {"preset": asdict(found[0].preset), "runs": [_document(result) for result in found]}
     return Outcome(document, f"train {preset}", _rows(point, found))
-
-
-def _run(point: Preset, seeds: list[int], setting: RunSetting) -> list[RunResult]:
-    from utfproof.training.loop import run
-
-    with _live(f"{point.name}, m = {point.m}") as advance:
-        return run(point, seeds, setting, advance)
 
 
 def name_values(items: list[str]) -> dict[str, Any]:
@@ -137,13 +126,8 @@ def name_values(items: list[str]) -> dict[str, Any]:
 
 def _document(result: RunResult) -> dict[str, Any]:
     more = {name: getattr(result, name) for name in ("key", "complete", "stopped_early")}
-    return {
-        **asdict(result),
-        "setting": result.preset.setting,
-        **more,
-        "preset": result.preset.name,
-        "curve": len(result.curve),
-    }
+    said = {"setting": result.preset.setting, "preset": result.preset.name, "curve": len(result.curve)}
+    return {**asdict(result), **more, **said}
 
 
 def _rows(preset: Preset, found: list[RunResult]) -> dict[str, str]:

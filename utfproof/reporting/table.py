@@ -24,7 +24,7 @@ STYLES = {"holds": "green", "holds after repair": "cyan", "fails as printed": "y
 BROKEN = "bold red"
 SCREEN = 79
 """Columns of a line of the summary, whatever the terminal has."""
-REST = "all with statements and evidence: --full, or --html FILE.html; one: verify NAME"
+REST = "all with statements and evidence: --html FILE.html; one: verify NAME"
 SHORT = {"holds after repair": "after repair", "fails as printed": "fails"}
 """Verdicts as heads of columns."""
 
