@@ -9,6 +9,8 @@ from utfproof import embed_model, emulate
 from utfproof.cli.app import run
 from utfproof.errors import MalformedInput
 from utfproof.models import from_model
+from utfproof.models.inspection import inspect_model, skeleton
+from utfproof.models.modules import live_tensors
 
 torch = pytest.importorskip("torch")
 nn, F = torch.nn, torch.nn.functional
@@ -194,25 +196,41 @@ def test_a_part_is_emulated_with_its_biases(tmp_path, capsys):
     assert run(["emulate", "sparse", *given[:-2], "-H", "2", "-L", "1", "-d", "1", "--d-in", "2"]) == 2
 
 
+# --- the matrix of docs/embed-your-model.md: models by the constructors of transformers ----------------------------------
+
 GQA = {**SMALL, "num_key_value_heads": 2}
 YARN = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 16, "rope_theta": 1e4}
+DYNAMIC = {"max_position_embeddings": 4, "rope_parameters": {"rope_type": "dynamic", "factor": 4.0, "rope_theta": 1e4}}
 GPT2 = {"vocab_size": V, "n_embd": D, "n_layer": 2, "n_head": H}
+NEO = {
+    "hidden_size": D,
+    "num_layers": 2,
+    "num_heads": H,
+    "attention_types": [[["local", "global"], 1]],
+    "window_size": 3,
+}
 FALCON = {"vocab_size": V, "hidden_size": D, "num_hidden_layers": 2, "num_attention_heads": H}
-MODELS = [
-    ("GPT2LMHeadModel", "GPT2Config", GPT2),
-    ("GPT2LMHeadModel", "GPT2Config", {**GPT2, "scale_attn_weights": False}),
-    ("GPTNeoXForCausalLM", "GPTNeoXConfig", {**SMALL, "use_parallel_residual": False}),
-    ("GPTNeoXForCausalLM", "GPTNeoXConfig", {**SMALL, "rotary_pct": 1.0, "attention_bias": False}),
-    ("LlamaForCausalLM", "LlamaConfig", {**GQA, "attention_bias": True}),
-    ("LlamaForCausalLM", "LlamaConfig", {**SMALL, "tie_word_embeddings": True, "rope_parameters": YARN}),
-    ("MistralForCausalLM", "MistralConfig", {**SMALL, "num_key_value_heads": 1, "sliding_window": 3}),
-    ("GemmaForCausalLM", "GemmaConfig", {**SMALL, "num_key_value_heads": 1, "head_dim": 6}),
-    ("Gemma2ForCausalLM", "Gemma2Config", {**GQA, "head_dim": 6, "sliding_window": 4}),
-    ("Gemma3ForCausalLM", "Gemma3TextConfig", {**GQA, "head_dim": 6, "sliding_window": 4}),
-    ("Qwen2ForCausalLM", "Qwen2Config", GQA),
-    ("Qwen3ForCausalLM", "Qwen3Config", {**GQA, "head_dim": 6}),
-    ("FalconForCausalLM", "FalconConfig", {**FALCON, "alibi": True, "multi_query": False}),
-    ("MptForCausalLM", "MptConfig", {"vocab_size": V, "d_model": D, "n_heads": H, "n_layers": 2}),
+OSS = {**GQA, "head_dim": 8, "num_local_experts": 2, "num_experts_per_tok": 1}
+VIT = {"hidden_size": D, "num_hidden_layers": 2, "num_attention_heads": H, "image_size": 8, "patch_size": 4}
+MODELS = [  # class, configuration, its fields, and why the attention of its first layer is refused
+    ("GPT2LMHeadModel", "GPT2Config", GPT2, ""),
+    ("GPT2LMHeadModel", "GPT2Config", {**GPT2, "scale_attn_weights": False}, ""),
+    ("GPTNeoForCausalLM", "GPTNeoConfig", {**NEO, "vocab_size": V, "max_position_embeddings": 9}, ""),
+    ("GPTNeoXForCausalLM", "GPTNeoXConfig", {**SMALL, "use_parallel_residual": False}, ""),
+    ("GPTNeoXForCausalLM", "GPTNeoXConfig", {**SMALL, "rotary_pct": 1.0, "attention_bias": False}, ""),
+    ("LlamaForCausalLM", "LlamaConfig", {**GQA, "attention_bias": True}, ""),
+    ("LlamaForCausalLM", "LlamaConfig", {**SMALL, "tie_word_embeddings": True, "rope_parameters": YARN}, ""),
+    ("LlamaForCausalLM", "LlamaConfig", {**SMALL, **DYNAMIC}, "differ by"),
+    ("MistralForCausalLM", "MistralConfig", {**SMALL, "num_key_value_heads": 1, "sliding_window": 3}, ""),
+    ("GemmaForCausalLM", "GemmaConfig", {**SMALL, "num_key_value_heads": 1, "head_dim": 6}, ""),
+    ("Gemma2ForCausalLM", "Gemma2Config", {**GQA, "head_dim": 6, "sliding_window": 4}, ""),
+    ("Gemma3ForCausalLM", "Gemma3TextConfig", {**GQA, "head_dim": 6, "sliding_window": 4}, ""),
+    ("Qwen2ForCausalLM", "Qwen2Config", GQA, ""),
+    ("Qwen3ForCausalLM", "Qwen3Config", {**GQA, "head_dim": 6}, ""),
+    ("FalconForCausalLM", "FalconConfig", {**FALCON, "alibi": True, "multi_query": False}, ""),
+    ("MptForCausalLM", "MptConfig", {"vocab_size": V, "d_model": D, "n_heads": H, "n_layers": 2}, ""),
+    ("GptOssForCausalLM", "GptOssConfig", OSS, "attention to no token"),
+    ("ViTModel", "ViTConfig", VIT, "does not run on token ids"),
 ]
 
 
@@ -223,19 +241,39 @@ def built(name, config, fields):
 
 
 @pytest.mark.full
-@pytest.mark.parametrize(("name", "config", "fields"), MODELS)
-def test_models_by_the_constructors_of_transformers(name, config, fields):
-    found = from_model(built(name, config, fields), tokens=TOKENS, positions=P, layer=0, part="attention")
+@pytest.mark.parametrize(("name", "config", "fields", "refused"), MODELS)
+def test_models_by_the_constructors_of_transformers(name, config, fields, refused):
+    """The whole model is refused, its first attention is embedded or refused, and its attention is inspected."""
+    model = built(name, config, fields)
+    with pytest.raises(MalformedInput, match=r"normalis|MLP|from_parts"):
+        from_model(model)
+    made = inspect_model(skeleton(live_tensors(model), H, getattr(model.config, "num_key_value_heads", None)))
+    assert made["shape"]["layers"] == 2
+    assert not any(head["dead"] for head in made["heads"])
+    if refused:
+        with pytest.raises(MalformedInput, match=refused):
+            part(model, layer=0, part="attention")
+        return
+    found = part(model, layer=0, part="attention")
+    assert ("queries, keys, logits and softmax in float64" in found.witness) == (name == "GPTNeoForCausalLM")
     for host in ("sparse", "random"):
         assert embed_model(found, host).agreement.relative_difference < 1e-10
 
 
-@pytest.mark.full
-def test_a_rotation_that_depends_on_the_context_is_refused():
-    rope = {"rope_type": "dynamic", "factor": 4.0, "rope_theta": 1e4}
-    model = built("LlamaForCausalLM", "LlamaConfig", {**SMALL, "max_position_embeddings": 4, "rope_parameters": rope})
-    with pytest.raises(MalformedInput, match="differ by"):
-        from_model(model, tokens=TOKENS, positions=P, layer=0, part="attention")
+def test_the_first_of_layers_of_pytorch():
+    class Layers(nn.Module):
+        def __init__(self):
+            super().__init__()
+            torch.manual_seed(0)
+            self.embedding, self.out = nn.Embedding(V, D), nn.Linear(D, V)
+            self.layers = nn.TransformerEncoder(nn.TransformerEncoderLayer(D, H, 24, batch_first=True), 2)
+
+        def forward(self, tokens):
+            return self.out(self.layers(self.embedding(tokens)))
+
+    found = part(Layers())
+    assert "both ways" in found.facts["attention"]
+    assert embed_model(found).agreement.relative_difference < 1e-10
 
 
 @pytest.mark.full
