@@ -250,5 +250,5 @@ def test_colliding_word_numbers_are_out_of_reach(tmp_path):
 
 def test_full_rank_without_a_kind_is_undecided():
     """shared-key at H = 1 and d = d_in: there m = M and R_all is a permutation, which no kind says of it."""
-    with pytest.raises(Undecided, match="universal by matching here, but the certificate kind"):
+    with pytest.raises(Undecided, match="the certificate kind for full rank"):
         prover.certify("shared-key", Shape(1, 2, 2, 2), notion="matching")

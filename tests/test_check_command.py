@@ -113,9 +113,7 @@ def test_weights_named_on_the_command_line_come_first(tmp_path, capsys):
     assert run(capsys, path)[0] == 2
     assert run(capsys, path, "--weights", given)[0] == 0
     assert run(capsys, path, "--weights", there)[0] == 0
-    with pytest.raises(SystemExit, match="2"):
-        run(capsys, path, "--weights", tmp_path / "nowhere")
-    assert "there is no such file or folder" in capsys.readouterr().err
+    assert run(capsys, path, "--weights", tmp_path / "nowhere")[0] == 2
 
 
 def test_what_changes_in_a_run_is_hashed_anew(tmp_path):
@@ -154,7 +152,7 @@ def test_what_is_skipped_is_said(tmp_path, capsys):
     valid, link = said.out.splitlines()
     assert valid.startswith("checked")
     assert link == f"skipped   {folder / 'link'}: a link to a folder is not followed; name it to have it checked"
-    _, said = run(capsys, "--json", "--quiet", folder)
+    _, said = run(capsys, "--json", folder)
     assert [entry["path"] for entry in json.loads(said.out)["skipped"]] == [str(folder / "link")]
 
 
@@ -248,14 +246,3 @@ def test_the_prover_binds_the_stream(tmp_path):
         assert checker.check_file(tmp_path / f"{residual}.json").code == 0
         digests.add(found.document["claim"]["host"]["weights"])
     assert len(digests) == 2
-
-
-# --- what one certificate makes one trust -------------------------------------------------------------------------------
-
-
-def test_other_kinds_are_passed_over(tmp_path, capsys):
-    stored(tmp_path, 1, "m")
-    assert run(capsys, "--kind", "rank-modular", tmp_path)[0] == 0
-    code, said = run(capsys, "--kind", "enclosure", "--json", tmp_path)
-    assert (code, json.loads(said.out)["results"]) == (2, [])  # nothing was checked
-    assert json.loads(said.out)["skipped"][0]["reason"] == "not of kind enclosure"

@@ -11,11 +11,10 @@ with the system's limits.
 What is trusted: the Python interpreter with its standard library, and this file. Nothing is taken over from the program
 that wrote a certificate; hosts are rebuilt here from the definitions of the format.
 
-The kernel has three primitives, each a section that says why it proves what it proves: the layered product (R_all x,
-R_all itself, W_all z, from the last layer back), the rank witness (a triangle of ones, an inverse, independent rows
-modulo a prime), and the identity at a random point. Around them are the reader of files, the hosts by their
-definitions, and one class for each kind of certificate and method: what it states, its fields with the rule that reads
-each, and how it reduces to the primitives."""
+The kernel is one part of some 750 lines: the canonical form with its exact numbers, the rules that read fields, the dispatch
+of kinds, the layered product (R_all z, W_all z, from the last layer back) and the rank modulo a prime. Around it are the hosts
+by their definitions, one class for each kind of certificate and method, identities at a random point, the table of cited
+bounds, enclosures, and the report."""
 
 from __future__ import annotations
 
@@ -130,7 +129,100 @@ def quote(value: object) -> str:
 
 
 # ----------------------------------------------------------------------------------------------------
-# Files and the canonical JSON form (section 2)
+# Shapes (section 1)
+
+
+@dataclass(frozen=True)
+class Shape:
+    heads: int
+    layers: int
+    head_dim: int
+    d_in: int
+    d_out: int
+    m: int
+    residual: bool = False
+
+    @property
+    def letters(self) -> int:
+        """Of a word: the heads; with a residual stream 0 stands for it, and h + 1 for head h."""
+        return self.heads + self.residual
+
+    def words(self, length: int) -> int:
+        """H + H^2 + ... + H^length."""
+        h = self.heads
+        return length if h == 1 else (h ** (length + 1) - h) // (h - 1)
+
+    def readers(self, length: int) -> int:
+        """Words of at most `length` letters the last of which is a head that reads; without a stream words(length)."""
+        g = self.letters
+        return self.heads * (length if g == 1 else (g**length - 1) // (g - 1))
+
+    @property
+    def leaves(self) -> int:
+        """Words of length L."""
+        return self.letters**self.layers
+
+    @property
+    def columns(self) -> int:
+        """M."""
+        return 2 * self.head_dim * self.readers(self.layers) + self.d_out * self.leaves
+
+    @property
+    def reduced_columns(self) -> int:
+        """With a residual stream: the columns of words without the letter 0, of outputs those of every length up to
+        L."""
+        every = self.words(self.layers)
+        return 2 * self.head_dim * every + self.d_out * (1 + every)
+
+    @property
+    def counts(self) -> int:
+        """How many ways there are to count L letters of H kinds: C(L+H-1, H-1)."""
+        return math.comb(self.layers + self.heads - 1, self.heads - 1)
+
+    def without_m(self) -> str:
+        names = ("H", "L", "d", "d_in", "d_out")
+        values = (self.heads, self.layers, self.head_dim, self.d_in, self.d_out)
+        said = ", ".join(f"{name}={figure(value)}" for name, value in zip(names, values, strict=True))
+        return said + ", residual stream" * self.residual
+
+    def __str__(self) -> str:
+        return f"{self.without_m()}, m={figure(self.m)}"
+
+
+SIZES = ("heads", "layers", "head_dim", "d_in", "d_out", "m")
+
+
+def read_shape(value: object) -> Shape:
+    residual = isinstance(value, dict) and "residual" in value
+    held = dict(zip(SIZES, record(value, "shape", *SIZES, *["residual"] * residual), strict=False))
+    if isinstance(value, dict) and value.get("residual", True) is not True:
+        raise Malformed("residual is neither true nor left out")
+    shape = Shape(**{name: integer(size, name) for name, size in held.items()}, residual=residual)
+    if min(getattr(shape, name) for name in SIZES) < 1:
+        raise Malformed("the shape has a number that is not positive")
+    if shape.layers > MAX_LAYERS:
+        raise OverLimit(f"there are {figure(shape.layers)} layers, allowed are {MAX_LAYERS}")
+    if shape.letters > 1 and shape.layers * (shape.letters - 1).bit_length() > MAX_WORD_BITS:
+        raise OverLimit(f"there can be more than 2^{MAX_WORD_BITS} head words of length L")
+    return shape
+
+
+def unit_matrix(n: int) -> Matrix:
+    return [[int(i == j) for j in range(n)] for i in range(n)]
+
+
+def turned(matrix: Iterable[Iterable[int]]) -> Matrix:
+    return list(map(list, zip(*matrix, strict=True)))
+
+
+# ----------------------------------------------------------------------------------------------------
+# THE KERNEL
+#
+# Five parts: the canonical form with its exact numbers, the rules that read fields, the dispatch of kinds, the layered product,
+# and the rank modulo a prime. Everything else computes what these are given, or says what it means.
+
+# ----------------------------------------------------------------------------------------------------
+# Kernel 1: files and the canonical JSON form (section 2)
 
 
 def open_regular(path: str, follow: bool) -> BinaryIO:
@@ -239,11 +331,6 @@ def choice(value: object, what: str, *allowed: str) -> str:
     return value
 
 
-def digest_of(value: object) -> str:
-    """Of a part of a certificate, in canonical form."""
-    return hashlib.sha256(json.dumps(value, sort_keys=True, separators=(",", ":")).encode("ascii")).hexdigest()
-
-
 def swapped(numbers: array[int]) -> array[int]:
     """Little-endian <-> native order, in place."""
     if sys.byteorder == "big":
@@ -252,8 +339,8 @@ def swapped(numbers: array[int]) -> array[int]:
 
 
 # ----------------------------------------------------------------------------------------------------
-# Rules that read the fields of a certificate: rule(value, what it is called, the claim so far) is the value read. Bounds are
-# numbers, or functions of the claim.
+# Kernel 2: rules that read the fields of a certificate. rule(value, what it is called, the claim so far) is the value read.
+# Bounds are numbers, or functions of the claim.
 
 Rule: TypeAlias = "Callable[[Any, str, Claim], Any]"
 Bound: TypeAlias = "int | Callable[[Claim], int]"
@@ -394,94 +481,7 @@ def prime(value: Any, what: str, claim: Claim) -> int:
 
 
 # ----------------------------------------------------------------------------------------------------
-# Shapes (section 1)
-
-
-@dataclass(frozen=True)
-class Shape:
-    heads: int
-    layers: int
-    head_dim: int
-    d_in: int
-    d_out: int
-    m: int
-    residual: bool = False
-
-    @property
-    def letters(self) -> int:
-        """Of a word: the heads; with a residual stream 0 stands for it, and h + 1 for head h."""
-        return self.heads + self.residual
-
-    def words(self, length: int) -> int:
-        """H + H^2 + ... + H^length."""
-        h = self.heads
-        return length if h == 1 else (h ** (length + 1) - h) // (h - 1)
-
-    def readers(self, length: int) -> int:
-        """Words of at most `length` letters the last of which is a head that reads; without a stream words(length)."""
-        g = self.letters
-        return self.heads * (length if g == 1 else (g**length - 1) // (g - 1))
-
-    @property
-    def leaves(self) -> int:
-        """Words of length L."""
-        return self.letters**self.layers
-
-    @property
-    def columns(self) -> int:
-        """M."""
-        return 2 * self.head_dim * self.readers(self.layers) + self.d_out * self.leaves
-
-    @property
-    def reduced_columns(self) -> int:
-        """With a residual stream: the columns of words without the letter 0, of outputs those of every length up to
-        L."""
-        every = self.words(self.layers)
-        return 2 * self.head_dim * every + self.d_out * (1 + every)
-
-    @property
-    def counts(self) -> int:
-        """How many ways there are to count L letters of H kinds: C(L+H-1, H-1)."""
-        return math.comb(self.layers + self.heads - 1, self.heads - 1)
-
-    def without_m(self) -> str:
-        names = ("H", "L", "d", "d_in", "d_out")
-        values = (self.heads, self.layers, self.head_dim, self.d_in, self.d_out)
-        said = ", ".join(f"{name}={figure(value)}" for name, value in zip(names, values, strict=True))
-        return said + ", residual stream" * self.residual
-
-    def __str__(self) -> str:
-        return f"{self.without_m()}, m={figure(self.m)}"
-
-
-SIZES = ("heads", "layers", "head_dim", "d_in", "d_out", "m")
-
-
-def read_shape(value: object) -> Shape:
-    residual = isinstance(value, dict) and "residual" in value
-    held = dict(zip(SIZES, record(value, "shape", *SIZES, *["residual"] * residual), strict=False))
-    if isinstance(value, dict) and value.get("residual", True) is not True:
-        raise Malformed("residual is neither true nor left out")
-    shape = Shape(**{name: integer(size, name) for name, size in held.items()}, residual=residual)
-    if min(getattr(shape, name) for name in SIZES) < 1:
-        raise Malformed("the shape has a number that is not positive")
-    if shape.layers > MAX_LAYERS:
-        raise OverLimit(f"there are {figure(shape.layers)} layers, allowed are {MAX_LAYERS}")
-    if shape.letters > 1 and shape.layers * (shape.letters - 1).bit_length() > MAX_WORD_BITS:
-        raise OverLimit(f"there can be more than 2^{MAX_WORD_BITS} head words of length L")
-    return shape
-
-
-def unit_matrix(n: int) -> Matrix:
-    return [[int(i == j) for j in range(n)] for i in range(n)]
-
-
-def turned(matrix: Iterable[Iterable[int]]) -> Matrix:
-    return list(map(list, zip(*matrix, strict=True)))
-
-
-# ----------------------------------------------------------------------------------------------------
-# One certificate (sections 2-4 and 14): its claim, and its kind
+# Kernel 3: one certificate (sections 2-4 and 14), its claim and its kind
 
 
 @dataclass
@@ -675,7 +675,7 @@ def check_document(document: object, folder: str, options: Options, facts: dict[
 
 
 # ----------------------------------------------------------------------------------------------------
-# KERNEL 1: the layered product
+# Kernel 4: the layered product
 #
 # S_{L+1} = U and S_l = [R_Q^{l,h}, R_K^{l,h}, R_V^{l,h} S_{l+1} over all heads h] has the columns of R_all for l = 1; with a
 # residual stream S_{l+1} itself is a part of S_l, too. Weighted by a vector z, whose part for the words ending in w is meant by
@@ -801,11 +801,10 @@ def require_kernel(claim: Claim, z: Pairs) -> None:
 
 
 # ----------------------------------------------------------------------------------------------------
-# KERNEL 2: the rank witness
+# Kernel 5: the rank modulo a prime
 #
-# Columns are independent if they have a triangle of ones, or an inverse of some of their rows modulo a prime, or if they
-# are independent modulo a prime: a minor that is nonzero there is nonzero. No rank that is too small modulo a prime shows
-# anything. Units scale columns of R_all by nonzero constants and leave the rank as it is.
+# A minor that is nonzero modulo a prime is nonzero, so columns that are independent there are independent. No rank that is too
+# small modulo a prime shows anything. Units scale columns of R_all by nonzero constants and leave the rank as it is.
 
 
 class Packing:
@@ -1159,12 +1158,9 @@ class SharedKey(Tries):
         return found
 
 
-class PrintedLooped(Tries):
+class PrintedLooped(Tied):
     tries = staticmethod(lambda s: [("T", 0, *(max(2 * s.head_dim, s.d_out),) * 2)])
     output: Block = ("T", ())
-
-    def reads(self, part: int, layer: int, head: int) -> list[Run]:
-        return self.half(part, ("T", (head,)))
 
 
 class PrintedSingleHead(PrintedLooped):
@@ -1387,7 +1383,7 @@ class ResidualKey(IndexHost):
 
 
 # ----------------------------------------------------------------------------------------------------
-# Random hosts (section 4.7)
+# RANDOM HOSTS (section 4.7)
 
 GOLDEN, MIX1, MIX2 = 0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB
 FORMATS = {"float32": (24, -149), "float16": (11, -24), "bfloat16": (8, -133)}  # significand, least exponent
@@ -1755,7 +1751,7 @@ def times_probes(host: DenseHost, p: int, x: list[array[int]]) -> list[array[int
 def require_inverse(host: DenseHost, p: int, chosen: array[int], inverse: array[int], numpy: bool) -> None:
     """B (R_all x)[chosen] = x modulo p for random vectors x, drawn here after the certificate is fixed. A wrong B
     passes with probability at most 1/p for each, 2^-100 in all."""
-    columns, k = len(chosen), probes(p)
+    columns, k = len(chosen), next(k for k in range(1, 101) if p**k >= 2**100)
     x = [uniform(p, columns) for _ in range(k)]
     if numpy:
         good = numpy_module().witness_holds(host, p, chosen, inverse, x)
@@ -1779,14 +1775,6 @@ def uniform(p: int, count: int) -> array[int]:
     while len(found) < count:
         found.extend(x for y in array(U32, secrets.token_bytes(8 * count)) if (x := y & mask) < p)
     return found[:count]
-
-
-def probes(p: int) -> int:
-    """The least k with p^k >= 2^100."""
-    k = 1
-    while p**k < 2**100:
-        k += 1
-    return k
 
 
 @dataclass
@@ -1889,9 +1877,8 @@ class Witness(Modular):
         rows, inverse = unsigned(self.rows, "rows"), unsigned(self.inverse, "inverse")
         if rows[-1] >= s.m:
             raise Stop(f"row {rows[-1]} is not below m = {s.m}")
-        largest = numpy_module().largest(inverse) if self.claim.options.numpy else max(inverse)
-        if largest >= p:
-            raise Stop(f"the inverse has an entry {largest}, not below p = {p}")
+        if max(inverse) >= p:
+            raise Stop(f"the inverse has an entry {max(inverse)}, not below p = {p}")
         require_inverse(dense_host(self.claim), p, rows, inverse, self.claim.options.numpy)
 
 
@@ -2096,7 +2083,7 @@ class TiedKernel(Kind):
 
 
 # ----------------------------------------------------------------------------------------------------
-# KERNEL 3: the identity at a random point
+# IDENTITIES AT A RANDOM POINT (section 9)
 #
 # Equations that are to hold for all words hold, as polynomials, if they do when the letters of each layer are added up with
 # indeterminate weights, whose products are different monomials for different words. A polynomial of degree D that is not zero
@@ -2138,11 +2125,6 @@ def inverse_modulo(matrix: Matrix, q: int) -> Matrix:
             if i != column and (x := row[column]):
                 rows[i] = [(a - x * b) % q for a, b in zip(row, rows[column], strict=True)]
     return [row[len(rows) :] for row in rows]
-
-
-Letter = tuple[str, int, int, bool, bool]  # (M, A, Q or K; layer, 0 for tied targets; head; transposed; inverse)
-Word = tuple[Letter, ...]
-LETTER = re.compile(r"([MAQK])([1-9][0-9]*)?\.(0|[1-9][0-9]*)(T|I|IT)?", re.ASCII)
 
 
 class Point:
@@ -2248,9 +2230,8 @@ def weighted_words(host: IndexHost, runs: Runs, weights: Matrix, q: int) -> Runs
 def require_identity(claim: Claim, host: IndexHost) -> None:
     """What the notion demands of queries, keys and outputs, for all words, multiplied by random vectors from the left.
 
-    The entries of x E are polynomials of degree 2 L + 2 at most in the target, but for the inverses: section 9 bounds the
-    degrees of the equations by 64 (d_in + 1) (d + 1) (L + 1), multiplied out. All equations share one point, and a false
-    one has to pass there. Numbers of a file are below 2^26, so a wrong equation passes with probability below 2^-100."""
+    Section 9 bounds the degrees of the equations by 64 (d_in + 1) (d + 1) (L + 1). All equations share one point, and a false
+    one has to pass there. No number of a target is too many for MAX_NUMBERS, so it does with probability below 2^-100."""
     s, q = claim.shape, random_prime()
     point = Point(claim, q)
     (x,), (y,), (right,) = random_matrix(q, 1, s.d_in), random_matrix(q, 1, s.d_in), random_matrix(q, 1, s.d_out)
@@ -2350,6 +2331,8 @@ def dimension_bound(claim: Claim) -> Inequality:
     """No host is universal if a < b. The tables of section 10.1."""
     s, words = claim.shape, claim.shape.heads**claim.shape.layers
     shared, b = "shared-attention.md, section", s.d_in
+    # one layer: queries and keys of all heads can be independent, or two heads of dimension one at d_in = 2
+    no_room = s.head_dim * (s.heads + 1) <= b or (s.heads, s.head_dim, b) == (2, 1, 2)
     if s.residual:
         return residual_bound(claim)
     match claim.notion, claim.targets, claim.free:
@@ -2367,7 +2350,7 @@ def dimension_bound(claim: Claim) -> Inequality:
             return s.m, s.counts, "m and C(L+H-1, H-1)", f"{shared} 7"
         case "shared attention", "all tied", "E and U":
             return s.m**2, s.counts, "m^2 and C(L+H-1, H-1)", f"{shared} 7"
-        case "functional", "all untied", _ if s.layers == 1 and b == s.d_out and no_room(s):
+        case "functional", "all untied", _ if s.layers == 1 and b == s.d_out and no_room:
             return s.m, s.columns, "m and M", "sharper-frontier.md, Theorem D"
         case "functional", "all untied", _ if s.layers == 1 and s.head_dim <= b == s.d_out:
             needed = s.heads * (b**2 + 2 * s.head_dim * b - s.head_dim**2)
@@ -2384,11 +2367,6 @@ def dimension_bound(claim: Claim) -> Inequality:
 def violated(rows: list[Inequality]) -> Inequality:
     """The first that m violates, if there is one."""
     return next((row for row in rows if row[0] < row[1]), rows[0])
-
-
-def no_room(s: Shape) -> bool:
-    """One layer: queries and keys of all heads can be independent, or two heads of dimension one at d_in = 2."""
-    return s.head_dim * (s.heads + 1) <= s.d_in or (s.heads, s.head_dim, s.d_in) == (2, 1, 2)
 
 
 def residual_bound(claim: Claim) -> Inequality:
@@ -2612,8 +2590,8 @@ class NullVector(LowerBound):
 
 
 # ----------------------------------------------------------------------------------------------------
-# Arithmetic with errors (section 12). Numbers are integers times a unit. `bits` is the precision: results are brought to the
-# unit 2^-bits, rounded down.
+# ENCLOSURES (section 12): arithmetic with errors. Numbers are integers times a unit. `bits` is the precision: results are
+# brought to the unit 2^-bits, rounded down.
 
 Bounds = tuple[int, int]  # a number lies between these, in units of 2^-bits
 PARTS = ("scaled", "causal", "window", "alibi", "rope")
@@ -2931,7 +2909,8 @@ def with_digest(rule: Rule) -> Rule:
 
     def both(value: Any, what: str, claim: Claim) -> Any:
         found = rule(value, what, claim)
-        claim.digests[what] = digest_of(value)
+        raw = json.dumps(value, sort_keys=True, separators=(",", ":")).encode("ascii")
+        claim.digests[what] = hashlib.sha256(raw).hexdigest()
         return found
 
     return both
@@ -3036,7 +3015,7 @@ def scientific(n: int, digits: int, *, up: bool) -> str:
 
 
 # ----------------------------------------------------------------------------------------------------
-# Public functions and the command line
+# PUBLIC FUNCTIONS AND THE COMMAND LINE
 
 
 def numpy_module() -> Any:
@@ -3150,80 +3129,46 @@ def plain(text: str) -> str:
     return "".join(c if " " <= c <= "~" else ascii(c)[1:-1] for c in text)
 
 
-def report(args: argparse.Namespace, judge: Judge, trusted: str = "") -> int:
+def report(
+    paths: Iterable[Path],
+    judge: Judge,
+    *,
+    as_json: bool = False,
+    quiet: bool = False,
+    require: str | None = None,
+    trusted: str = "",
+) -> int:
     """Print the verdicts on the paths. `trusted`: the program by which certificates are proved."""
     done, results, skipped = list[Verdict](), [], list[tuple[str, str]]()
-    for path, verdict in verdicts(args.paths, judge, skipped):
-        if args.kind is not None and verdict.facts.get("kind", args.kind) != args.kind:
-            skipped.append((path, f"not of kind {args.kind}"))
-            continue
+    for path, verdict in verdicts(paths, judge, skipped):
         done.append(verdict)
-        if args.json:
+        if as_json:
             said = {"path": plain(path), "code": verdict.code, "status": verdict.status.lower()}
             results.append({**said, "message": verdict.message, **verdict.facts})
-        elif verdict.code != VALID or not args.quiet:
+        elif verdict.code != VALID or not quiet:
             print(plain(f"{verdict.status:9} {path}: {verdict.line}"), flush=True)
-    code = exit_code(done, args.require)
+    code = exit_code(done, require)
     counts = {status: sum(verdict.status == status for verdict in done) for status in (PROVED, CHECKED, CITED)}
-    if args.json:
+    if as_json:
         passed = [{"path": plain(path), "reason": reason} for path, reason in sorted(skipped)]
         whole = {"exit_code": code, "counts": counts, "trusted": trusted, "results": results, "skipped": passed}
         print(json.dumps(whole, indent=1), flush=True)
         return code
     for path, reason in sorted(skipped):
         print(plain(f"skipped   {path}: {reason}"), flush=True)
-    if sum(counts.values()) > 1 and not args.quiet:
+    if sum(counts.values()) > 1 and not quiet:
         print(", ".join(f"{count} {status}" for status, count in counts.items()), flush=True)
-    if counts[PROVED] and not args.quiet:
+    if counts[PROVED] and not quiet:
         print(plain(trusted), flush=True)
     if code == LACKING:
-        print(f"not every certificate is {args.require}", file=sys.stderr)
+        print(f"not every certificate is {require}", file=sys.stderr)
     return code
 
 
-class Parser(argparse.ArgumentParser):
-    def error(self, message: str) -> Any:
-        self.exit(2, f"{self.prog}: {message} (see --help)\n")
-
-
-def parser(program: str) -> Parser:
-    found = Parser(
-        prog=program,
-        description="Checks utfproof certificates. Exit status: 0 all are valid; 1 one is invalid; else 70 a check "
-        "broke off, which is no verdict; else 2 one is malformed; else 3 one is over a limit.",
-        epilog=f"Example: {program} certificates/",
-    )
-    found.add_argument("paths", nargs="+", metavar="CERTIFICATE|FOLDER")
-    found.add_argument("--json", action="store_true", help="print one JSON object")
-    found.add_argument("--quiet", action="store_true", help="say nothing about valid certificates")
-    found.add_argument(
-        "--require",
-        choices=(PROVED, CHECKED),
-        help="exit with 4 unless every certificate is proved (the verified checker accepted it, too), or at least checked "
-        "(it does not rest on a bound that is only cited)",
-    )
-    found.add_argument(
-        "--weights",
-        action="append",
-        default=[],
-        metavar="FILE|FOLDER",
-        help="a file of weights, tried before those beside the certificate, or a folder of them, tried after",
-    )
-    found.add_argument("--kind", choices=KINDS, metavar="KIND", help="look at certificates of this kind only")
-    found.add_argument("--numpy", action="store_true", help="ranks and witnesses with NumPy (trusted then, too)")
-    return found
-
-
-def options_of(parser: Parser, args: argparse.Namespace) -> Options:
-    if missing := [place for place in args.weights if not os.path.exists(place)]:
-        parser.error(f"--weights {quote(missing[0])}: there is no such file or folder")
-    return Options(args.numpy, tuple(args.weights))
-
-
-def reported(args: argparse.Namespace, judge: Judge, trusted: str = "") -> int:
+def reported(paths: Iterable[Path], judge: Judge, **settings: Any) -> int:
     """The exit status of `report`, also where it is interrupted or its output cannot be written."""
     try:
-        return report(args, judge, trusted)
+        return report(paths, judge, **settings)
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
         return 130
@@ -3236,10 +3181,16 @@ def reported(args: argparse.Namespace, judge: Judge, trusted: str = "") -> int:
 
 
 def main(argv: list[str] | None = None) -> int:
-    known = parser("checker")
+    known = argparse.ArgumentParser("checker", description="Checks utfproof certificates.")
+    known.add_argument("paths", nargs="+", metavar="CERTIFICATE|FOLDER")
+    known.add_argument("--json", action="store_true", help="print one JSON object")
+    known.add_argument(
+        "--weights", action="append", default=[], metavar="FILE|FOLDER", help="where weights are looked for"
+    )
+    known.add_argument("--numpy", action="store_true", help="ranks and witnesses with NumPy (trusted then, too)")
     args = known.parse_args(argv)
-    options = options_of(known, args)
-    return reported(args, lambda path, in_folder: judge(path, options, in_folder))
+    options = Options(args.numpy, tuple(args.weights))
+    return reported(args.paths, lambda path, in_folder: judge(path, options, in_folder), as_json=args.json)
 
 
 if __name__ == "__main__":

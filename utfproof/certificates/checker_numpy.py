@@ -241,11 +241,6 @@ def times(host: Any, p: int, name: str, layer: int, head: int, right: np.ndarray
         reduced(out[rows], p)
 
 
-def largest(numbers: array[int]) -> int:
-    """The largest entry."""
-    return int(np.frombuffer(numbers, dtype=numbers.typecode).max())
-
-
 def witness_holds(host: Any, p: int, chosen: array[int], inverse: array[int], x: list[array[int]]) -> bool:
     """Whether inverse * (R_all x)[chosen] = x modulo p for every probe x (each of length M)."""
     s = host.s

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import os
 import signal
 import sys
@@ -44,12 +43,6 @@ def check(
             metavar="FILE|FOLDER",
         ),
     ] = None,
-    kind: Annotated[
-        str | None,
-        typer.Option(
-            help="Look at certificates of this kind only.", parser=one_of(tuple(checker.KINDS)), metavar="KIND"
-        ),
-    ] = None,
     numpy: Annotated[bool, typer.Option("--numpy", help="Ranks and witnesses with NumPy (trusted then, too).")] = False,
     max_memory: MaxMemory = None,
     max_seconds: Annotated[
@@ -68,7 +61,6 @@ def check(
     """
     if max_memory == 0:
         raise MalformedInput("--max-memory 0: no certificate is checked without memory; write for example 500M or 4G")
-    asked = argparse.Namespace(paths=paths, json=as_json, quiet=quiet, require=require, kind=kind)
     options = checker.Options(numpy, tuple(weights or ()))
     for place in options.weights:
         if not os.path.exists(place):
@@ -80,7 +72,8 @@ def check(
             doing.reach(doing.done + 1, f"{doing.done + 1:.0f}: {path}")
             return verdict
 
-        code = checker.reported(asked, told, judge.trusted)
+        how = {"as_json": as_json, "quiet": quiet, "require": require, "trusted": judge.trusted}
+        code = checker.reported(paths, told, **how)
         alone = judge.second is None
     if code == INTERRUPTED:  # it has said so itself
         raise SystemExit(signals.code(signals.received() or signal.SIGINT))
