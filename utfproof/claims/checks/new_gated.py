@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from utfproof.attention import GivenAttention
 from utfproof.claims import plain
 from utfproof.claims.claim import Figure, Instance, Run, agree, check
-from utfproof.claims.decisions import figures
-from utfproof.claims.small_models import array, value_grid
+from utfproof.claims.decisions import ExactKernel, figures
+from utfproof.claims.small_models import array
 from utfproof.constructions.gated import embed_gated, gated_dimension, gated_host
 from utfproof.constructions.random import integer_target
 from utfproof.shapes import Shape
@@ -32,11 +31,18 @@ def forward(host: TiedUniversal, x: plain.Rows, E: Any, attention: plain.Attenti
     return plain.multiply(state, plain.rows(host.U))
 
 
+def residues(queries: plain.Rows, keys: plain.Rows, layer: int, head: int) -> plain.Rows:
+    """Logits modulo 5, plus 1: no zeros, and rows with any sum."""
+    return [[v % 5 + 1 for v in row] for row in plain.multiply(queries, plain.transpose(keys))]
+
+
 def _gated(run: Run, formula: Callable[[Shape], int], *, tied: bool) -> Iterator[Instance]:
-    """Exact outputs for given attention (integers, also negative), at inputs whose rows sum to 1; at rows that sum to 2 some
+    """Exact outputs for attention by logits, rows with any sum, at inputs whose rows sum to 1; at rows that sum to 2 some
     target is missed."""
-    for shape in run.shapes(anchors=[(1, 1, 1, 1), (2, 2, 1, 2), (2, 3, 1, 1), (1, 2, 2, 2), (2, 2, 2, 3)], largest=20):
-        m, grid = gated_dimension(shape, tied=tied), value_grid(shape, 3, 1)
+    for shape in run.shapes(
+        anchors=[(1, 1, 1, 1), (2, 2, 1, 2), (2, 3, 1, 1), (2, 4, 1, 2), (1, 2, 2, 2), (2, 2, 2, 3)], largest=20
+    ):
+        m = gated_dimension(shape, tied=tied)
         host = gated_host(shape, m, tied=tied, activation="relu")
         x = [[3 * i - 2 * j for j in range(1, shape.d_in)] for i in range(3)]
         x = [[1 - sum(row), *row] for row in x]
@@ -45,11 +51,11 @@ def _gated(run: Run, formula: Callable[[Shape], int], *, tied: bool) -> Iterator
         for seed in range(4):
             target = integer_target(shape, seed, tied=tied)
             E, _ = embed_gated(shape, m, target, tied=tied)
-            truth = plain.forward(target, x, None, plain.given(grid))
-            own &= plain.rows(host.forward(array(x), E, GivenAttention(array(grid)))) == truth
-            slow &= forward(host, x, E, plain.given(grid)) == truth
+            truth = plain.forward(target, x, None, residues)
+            own &= plain.rows(host.forward(array(x), E, ExactKernel(residues))) == truth
+            slow &= forward(host, x, E, residues) == truth
             twice = [[[2 * v for v in row] for row in rows] for rows in (x, truth)]
-            missed |= forward(host, twice[0], E, plain.given(grid)) != twice[1]
+            missed |= forward(host, twice[0], E, residues) != twice[1]
         found = agree({"package": own, "plain integers": slow})
         holds = found.value and missed and m == formula(shape)
         yield Instance(shape, holds, "equal outputs", routes=found.routes, m=m)
@@ -66,7 +72,9 @@ def untied(run: Run) -> Iterator[Instance | Figure]:
     """Exact outputs; the dimension by the formula."""
 
     def dimension(shape: Shape) -> int:
-        return 3 * (shape.heads * shape.head_dim) ** 2 * (shape.layers - 1) + _constants(shape)
+        H, L, d = shape.heads, shape.layers, shape.head_dim
+        layers = 3 * H**2 * d**2 + (H * d**2 * (3 * H - 2) + H * d - 1) * (L - 2) if L > 1 else 0
+        return layers + _constants(shape)
 
     yield from _gated(run, dimension, tied=False)
     yield from figures("m", dimension, ((2, 20, 1, 2), (2, 4, 30, 30)))
