@@ -238,6 +238,36 @@ def test_ctrl_c_is_heard_until_the_result_is_there(tmp_path, monkeypatch):
     assert [result.seed for result in runs.run(small(), [0, 1], given)] == [0, 1]
 
 
+@pytest.mark.parametrize("host", ["sparse", "random"])
+def test_seeds_together_end_as_each_alone(tmp_path, host):
+    chosen, seeds = small(f"1-hop/{host}/residual-norm", length=8, steps=12), [3, 4, 5]
+    ends = {}
+    for together in (1, 2):
+        given = setting(None, runs=tmp_path / str(together), together=together)
+        found = runs.run(chosen, seeds, given)
+        assert [result.seed for result in found] == seeds
+        folders = [given.folder_of(chosen, seed) for seed in seeds]
+        ends[together] = [replace(result, seconds=0) for result in found], [outcome(folder) for folder in folders]
+    assert ends[1] == ends[2]
+    assert len({result.loss for result in ends[1][0]}) == 3
+
+
+def test_ctrl_c_leaves_a_checkpoint_of_every_seed(tmp_path, monkeypatch):
+    step, given = Trainer.step, setting(None, runs=tmp_path, together=2)
+
+    def interrupted(self):
+        step(self)
+        if (self.seed, self.done) == (1, 7):
+            signal.raise_signal(signal.SIGINT)
+
+    monkeypatch.setattr(Trainer, "step", interrupted)
+    with pytest.raises(runs.Interrupted):
+        runs.run(small(), [1, 2, 3], given)
+    monkeypatch.undo()
+    assert [checkpoint.load(given.folder_of(small(), seed))[0].step for seed in (1, 2)] == [7, 7]
+    assert not given.folder_of(small(), 3).exists()
+
+
 # --- early stopping ---------------------------------------------------------------------------------------------------
 
 

@@ -57,6 +57,7 @@ def train(
         typer.Option("-o", "--resume", help="RUNDIR for checkpoints; a run in it goes on. runs/KEY by default."),
     ] = None,
     checkpoint_every: Annotated[int, rare(help="Steps between checkpoints.")] = 1000,
+    together: Annotated[int, rare(help="Seeds whose steps take turns, each on a stream of its own on a GPU.")] = 1,
     log_every: Annotated[int, rare(help="Steps between lines of the log.")] = 100,
     eval_sequences: Annotated[int, rare(help="Fresh sequences that the final accuracy is measured on.")] = 10000,
     max_memory: MaxMemory = None,
@@ -95,6 +96,7 @@ def train(
         "checkpoint_every": checkpoint_every,
         "log_every": log_every,
         "eval_sequences": eval_sequences,
+        "together": together,
     }
     how = RunSetting(device, dtype, engine, output, results or DEFAULT_FOLDER, **every, max_memory=max_memory)
     try:

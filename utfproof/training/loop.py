@@ -10,8 +10,8 @@ import math
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -62,7 +62,8 @@ class Tick(NamedTuple):
 
 @dataclass(frozen=True)
 class RunSetting:
-    """How to run a preset. folder: RUNDIR, by default named after the run under `runs`. results None: no result file."""
+    """How to run a preset. folder: RUNDIR, by default named after the run under `runs`. results None: no result file.
+    together: so many seeds take their steps in turn, each on a stream of its own where there is a GPU."""
 
     device: str = "cpu"
     dtype: str = "float32"
@@ -74,7 +75,7 @@ class RunSetting:
     log_every: int = 100
     evaluate_every: int = 500
     eval_sequences: int = 10_000
-    again: bool = False
+    together: int = 1
     max_memory: int | None = None
 
     def folder_of(self, preset: Preset, seed: int) -> Path:
@@ -83,7 +84,7 @@ class RunSetting:
 
     def check(self) -> None:
         """MalformedInput naming the field that is out of range."""
-        for name in ("checkpoint_every", "log_every", "evaluate_every", "eval_sequences"):
+        for name in ("checkpoint_every", "log_every", "evaluate_every", "eval_sequences", "together"):
             if getattr(self, name) < 1:
                 raise MalformedInput(f"{name} must be a positive integer, got {getattr(self, name)}")
 
@@ -91,22 +92,59 @@ class RunSetting:
 def run(
     preset: Preset, seeds: Sequence[int], setting: RunSetting, progress: Callable[[Tick], None] | None = None
 ) -> list[RunResult]:
-    """Train the preset with these seeds, one after another, and return their results, written to the results' folder.
+    """Train the preset with these seeds and return their results, written to the results' folder.
 
-    Runs that the results' folder holds are not repeated (unless `again`). Raises Interrupted on Ctrl-C, after a checkpoint;
-    MalformedInput where RUNDIR holds another run.
+    Runs that the results' folder holds are not repeated. Raises Interrupted on Ctrl-C, after a checkpoint of
+    each; MalformedInput where RUNDIR holds another run.
     """
     setting.check()
     if len(set(seeds)) < len(seeds) or not seeds:
         raise MalformedInput(f"seeds {list(seeds)}: expected at least one, and each once")
-    known = {} if setting.results is None or setting.again else {run.key: run for run in read_results(setting.results)}
-    finished = {seed: known.get(run_key(preset, seed)) for seed in seeds}
-    if setting.folder is not None and list(finished.values()).count(None) > 1:
+    known = {} if setting.results is None else {run.key: run for run in read_results(setting.results)}
+    finished = {seed: known[key] for seed in seeds if (key := run_key(preset, seed)) in known}
+    missing = [seed for seed in seeds if seed not in finished]
+    if setting.folder is not None and len(missing) > 1:
         raise MalformedInput("several seeds need a RUNDIR each; leave out -o")
-    return [result or _run_one(preset, seed, setting, progress) for seed, result in finished.items()]
+    with _gentle_interrupts() as stop:
+        for start in range(0, len(missing), setting.together):
+            chosen = missing[start : start + setting.together]
+            finished |= _in_turn(
+                {seed: _run_one(preset, seed, setting, progress, stop) for seed in chosen}, setting.device
+            )
+    return [finished[seed] for seed in seeds]
 
 
-def _run_one(preset: Preset, seed: int, setting: RunSetting, progress: Callable[[Tick], None] | None) -> RunResult:
+def _in_turn(runs: dict[int, Generator[None, None, RunResult]], device: str) -> dict[int, RunResult]:
+    """One step of each run in turn, until all have their result. On a GPU each run has a stream of its own, so that kernels of
+    several runs fill the card. Raises Interrupted when each has its checkpoint."""
+    import torch
+
+    places: dict[int, Any] = {
+        seed: torch.cuda.stream(torch.cuda.Stream(device)) if device.startswith("cuda") else nullcontext()
+        for seed in runs
+    }
+    found: dict[int, RunResult] = {}
+    interrupted: Interrupted | None = None
+    while runs:
+        for seed in list(runs):
+            try:
+                with places[seed]:
+                    next(runs[seed])
+            except (StopIteration, Interrupted) as end:
+                del runs[seed]
+                if isinstance(end, Interrupted):
+                    interrupted = end
+                else:
+                    found[seed] = end.value
+    if interrupted is not None:
+        raise interrupted
+    return found
+
+
+def _run_one(
+    preset: Preset, seed: int, setting: RunSetting, progress: Callable[[Tick], None] | None, stop: threading.Event
+) -> Generator[None, None, RunResult]:
+    """One run, which yields after every step."""
     trainer = Trainer(
         preset, seed, device=setting.device, dtype=setting.dtype, engine=setting.engine, max_memory=setting.max_memory
     )
@@ -124,11 +162,10 @@ def _run_one(preset: Preset, seed: int, setting: RunSetting, progress: Callable[
             saved = checkpoint.Saved(identity, trainer.done, time.perf_counter() - began, points)
             checkpoint.save(folder, trainer.tensors(), saved)
 
-        _steps(trainer, setting, points, progress, save)
-        try:
-            result = _result(trainer, setting, points, began)
-        except KeyboardInterrupt:
-            raise Interrupted(folder, trainer.done) from None
+        yield from _steps(trainer, setting, points, progress, save, stop)
+        result = _result(trainer, setting, points, began)
+        if stop.is_set():
+            raise Interrupted(folder, trainer.done)
     if setting.results is not None:
         write_result(result, setting.results)
     return result
@@ -152,29 +189,30 @@ def _steps(
     points: list[dict[str, int | float]],
     progress: Callable[[Tick], None] | None,
     save: Callable[[], None],
-) -> None:
+    stop: threading.Event,
+) -> Iterator[None]:
     """All steps that are left, with their log and checkpoints. Raises Interrupted after Ctrl-C, Diverged."""
     preset, last = trainer.preset, (float("nan"), float("nan"))
     start, began = trainer.done, time.perf_counter()
-    with _gentle_interrupts() as stop:
-        while trainer.done < preset.steps and not stopped_early(points):
-            trainer.step()
-            ended = trainer.done == preset.steps
-            if trainer.done % setting.log_every == 0 or ended:
-                _require_number(trainer)
-                last = float(trainer.loss), float(trainer.accuracy)
-                points.append({"step": trainer.done, "loss": last[0], "accuracy": last[1]})
-            if trainer.done % setting.evaluate_every == 0:
-                points.append({"step": trainer.done, "evaluation": trainer.evaluate(STOPPING_SEQUENCES).accuracy})
-            if progress is not None:
-                rate = (trainer.done - start) / max(time.perf_counter() - began, 1e-9)
-                progress(Tick(trainer.done, preset.steps, *last, rate, trainer.seed))
-            ended = ended or stopped_early(points)
-            if trainer.done % setting.checkpoint_every == 0 or ended or stop.is_set():
-                _require_number(trainer)
-                save()
-            if stop.is_set():
-                raise Interrupted(setting.folder_of(preset, trainer.seed), trainer.done)
+    while trainer.done < preset.steps and not stopped_early(points):
+        trainer.step()
+        ended = trainer.done == preset.steps
+        if trainer.done % setting.log_every == 0 or ended:
+            _require_number(trainer)
+            last = float(trainer.loss), float(trainer.accuracy)
+            points.append({"step": trainer.done, "loss": last[0], "accuracy": last[1]})
+        if trainer.done % setting.evaluate_every == 0:
+            points.append({"step": trainer.done, "evaluation": trainer.evaluate(STOPPING_SEQUENCES).accuracy})
+        if progress is not None:
+            rate = (trainer.done - start) / max(time.perf_counter() - began, 1e-9)
+            progress(Tick(trainer.done, preset.steps, *last, rate, trainer.seed))
+        ended = ended or stopped_early(points)
+        if trainer.done % setting.checkpoint_every == 0 or ended or stop.is_set():
+            _require_number(trainer)
+            save()
+        if stop.is_set():
+            raise Interrupted(setting.folder_of(preset, trainer.seed), trainer.done)
+        yield
 
 
 def stopped_early(points: Sequence[dict[str, int | float]]) -> bool:
