@@ -10,7 +10,7 @@ import pytest
 from corpus import CORPUS, canonical
 
 from utfproof.certificates import checker
-from utfproof.certificates.limited import Limited
+from utfproof.certificates.checking import Judge
 from utfproof.cli.app import run
 
 GOOD = CORPUS / "valid" / "permutation-sparse-front-h1-l1-d1-in1-out1.json"
@@ -35,31 +35,31 @@ def folder(tmp_path):
 
 
 def codes(limited, folder):
-    return [limited.judge(str(path), True).code for path in sorted(folder.glob("*.json"))]
+    return [limited(str(path), True).code for path in sorted(folder.glob("*.json"))]
 
 
 @pytest.mark.full
-def test_time_is_limited_by_a_timer(folder):
-    with Limited(checker.Options(), 2**30, 1) as limited:
+def test_time_is_limited(folder):
+    with Judge(checker.Options(), 2**30, 1) as limited:
         assert codes(limited, folder) == [0, 3, 0]
 
 
 @pytest.mark.full
 def test_memory_is_limited_by_the_system(folder):
     (folder / "b.json").write_bytes(canonical(counting(1000, 500500)))
-    with Limited(checker.Options(), 2**27, 60) as limited:
+    with Judge(checker.Options(), 2**27, 60) as limited:
         assert codes(limited, folder) == [0, 3, 0]
-        assert "134217728 bytes" in limited.judge(str(folder / "b.json"), True).message
+        assert "134217728 bytes" in limited(str(folder / "b.json"), True).message
 
 
 def test_a_check_that_dies_gives_no_verdict(folder):
-    with Limited(checker.Options(), 2**30, 60) as limited:
-        assert limited.judge(str(GOOD), False).code == 0
+    with Judge(checker.Options(), 2**30, 60) as limited:
+        assert limited(str(GOOD), False).code == 0
         for number, code in ((signal.SIGSEGV, checker.INTERNAL), (signal.SIGKILL, checker.LIMIT)):
             os.kill(limited.child.pid, number)
             limited.child.wait()
-            assert limited.judge(str(GOOD), False).code == code
-            assert limited.judge(str(GOOD), False).code == 0  # in a new process
+            assert limited(str(GOOD), False).code == code
+            assert limited(str(GOOD), False).code == 0  # in a new process
 
 
 def test_an_exception_in_a_check_is_no_verdict(tmp_path, monkeypatch, capsys):

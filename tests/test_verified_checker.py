@@ -14,7 +14,7 @@ import pytest
 from corpus import canonical, derived
 from judges import UTFCHECK
 
-from utfproof.certificates import checker, verified
+from utfproof.certificates import checker, checking
 from utfproof.certificates.dimensions import dimension_certificate
 from utfproof.certificates.lower_bounds import null_vector_certificate
 from utfproof.certificates.prover import certify, certify_weights
@@ -137,7 +137,7 @@ def test_another_spelling_of_the_same_json_is_rejected(utfcheck, tmp_path):
 def check(utfcheck, *arguments):
     """Exit code and output of `utfproof check` with this program, which may be "" for none."""
     command = [sys.executable, "-m", "utfproof", "check", *map(str, arguments)]
-    environment = {**os.environ, verified.VARIABLE: utfcheck}
+    environment = {**os.environ, checking.VARIABLE: utfcheck}
     done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
     return done.returncode, done.stdout
 

@@ -11,7 +11,7 @@ import typer
 
 from utfproof.certificates import checker
 from utfproof.certificates.checker import Verdict
-from utfproof.certificates.checking import SECONDS, judging
+from utfproof.certificates.checking import SECONDS, Judge
 from utfproof.cli import signals
 from utfproof.cli.entry import AsJson, HelpAll, Progress, watched
 from utfproof.cli.options import MaxMemory, one_of, positive, rare
@@ -65,7 +65,7 @@ def check(
     for place in options.weights:
         if not os.path.exists(place):
             raise MalformedInput(f"--weights {place}: there is no such file or folder")
-    with watched(progress), stage("check", whole=True) as doing, judging(options, max_memory, max_seconds) as judge:
+    with watched(progress), stage("check", whole=True) as doing, Judge(options, max_memory, max_seconds) as judge:
 
         def told(path: str, in_folder: bool) -> Verdict:
             verdict = judge(path, in_folder)
