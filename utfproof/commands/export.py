@@ -43,8 +43,8 @@ def export(
     """
     from utfproof.attention import SoftmaxAttention
     from utfproof.models import ModelAttention, read_kernel
-    from utfproof.models.comparison import read_limits
-    from utfproof.models.embedding import read_ids
+    from utfproof.models.comparison import read_limits, read_tokens
+    from utfproof.models.embedding import IDS
     from utfproof.models.exporting import require_own, write_module
     from utfproof.weights import read_embedding, read_tensors
 
@@ -56,7 +56,7 @@ def export(
     numbers, stream = {name: _number(facts, name) for name in NUMBERS}, stored_stream(facts)
     require_made_for(facts, host, bool(stream), max_memory)
     machine = _host(host, facts, numbers, stream, max_memory)
-    rows, ids = numbers["positions"] or 0, read_ids(facts)
+    rows, ids = numbers["positions"] or 0, read_tokens(facts, IDS)
     tokens = machine.shape.d_in - rows if ids is None else len(ids)
     if numbers["vocabulary"] not in (None, tokens):
         raise MalformedInput(

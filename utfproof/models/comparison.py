@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import base64
+import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -19,7 +19,7 @@ ROUNDING = 64 * float(np.finfo(np.float64).eps)
 SMALL_ROW = 1e-3
 """Rows whose outputs are smaller than this part of the sequence's median row are measured as if they were so large."""
 CONTEXT, TOKENS = "compared_context", "compared_tokens"
-"""Metadata of an embedding: the longest context, and the tokens (all, or a bit for each in base64), that were compared."""
+"""Metadata of an embedding: the longest context, and the tokens ("all", or a list in JSON), that were compared."""
 
 
 @dataclass(frozen=True)
@@ -168,8 +168,8 @@ class Coverage:
 
     def facts(self) -> dict[str, str]:
         """Metadata of an embedding."""
-        packed = base64.b64encode(np.packbits(self.tokens).tobytes()).decode()
-        return {CONTEXT: str(max(self.lengths)), TOKENS: "all" if self.tokens.all() else packed}
+        seen = json.dumps(np.flatnonzero(self.tokens).tolist(), separators=(",", ":"))
+        return {CONTEXT: str(max(self.lengths)), TOKENS: "all" if self.tokens.all() else seen}
 
 
 def _ranges(numbers: Iterable[int]) -> str:
@@ -188,15 +188,26 @@ def read_limits(facts: Mapping[str, str], vocabulary: int) -> tuple[int | None, 
     MalformedInput for fields that no embedding has."""
     if CONTEXT not in facts and TOKENS not in facts:
         return None, None
-    context, text = decimal(facts.get(CONTEXT)), facts.get(TOKENS, "")
+    context = decimal(facts.get(CONTEXT))
     if not context:
         raise MalformedInput(f"the embedding's metadata field {CONTEXT} is {facts.get(CONTEXT)!r}, expected a number")
-    if text == "all":
+    if facts.get(TOKENS) == "all":
         return context, None
-    try:
-        bits = np.unpackbits(np.frombuffer(base64.b64decode(text, validate=True), dtype=np.uint8))
-    except ValueError as error:
-        raise MalformedInput(f"the embedding's metadata field {TOKENS} is not base64: {error}") from error
-    if not vocabulary <= len(bits) < vocabulary + 8:
+    tokens, compared = read_tokens(facts, TOKENS), np.zeros(vocabulary, dtype=bool)
+    if tokens is None or tokens.max() >= vocabulary:
         raise MalformedInput(f"the embedding's metadata field {TOKENS} is not about its {vocabulary} tokens")
-    return context, bits[:vocabulary].astype(bool)
+    compared[tokens] = True
+    return context, compared
+
+
+def read_tokens(facts: Mapping[str, str], name: str) -> np.ndarray | None:
+    """A list of token ids in an embedding's metadata, None if it has no such field. MalformedInput for anything else."""
+    if name not in facts:
+        return None
+    try:
+        ids = np.array(json.loads(facts[name]))
+    except ValueError as error:
+        raise MalformedInput(f"the embedding's metadata field {name} is no list of integers: {error}") from error
+    if ids.ndim != 1 or ids.dtype.kind != "i" or not ids.size or ids.min() < 0:
+        raise MalformedInput(f"the embedding's metadata field {name} is no list of token ids")
+    return ids

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -140,20 +140,6 @@ def model_facts(model: Reading, kernel: Kernel) -> dict[str, str]:
     if model.unknown:
         facts["assumed"] = ", ".join(model.unknown)
     return facts | ({} if model.coverage is None else model.coverage.facts())
-
-
-def read_ids(facts: Mapping[str, str]) -> np.ndarray | None:
-    """The token ids of an embedding with a row for every token at every position, None for others. MalformedInput for what no
-    embedding says."""
-    if IDS not in facts:
-        return None
-    try:
-        ids = np.array(json.loads(facts[IDS]))
-    except ValueError as error:
-        raise MalformedInput(f"the embedding's metadata field {IDS} is no list of integers: {error}") from error
-    if ids.ndim != 1 or ids.dtype.kind != "i" or not ids.size or ids.min() < 0:
-        raise MalformedInput(f"the embedding's metadata field {IDS} is no list of token ids")
-    return ids
 
 
 def embed_model(

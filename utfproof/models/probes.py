@@ -13,10 +13,6 @@ from utfproof.models.reading import ANY_LENGTH, Reading
 
 SPECIAL = 8
 """Token ids at either end of the vocabulary that are tried as special ones, in all places."""
-NEAR = 128
-"""Token ids from 0 on that are tried in some places: tokenizers put special ones there."""
-SAMPLE = 64
-"""Other token ids that are tried in some places."""
 SEPARATORS = 4
 """Of the special ids at either end, and of the others: those that separate documents."""
 COVERED = 4096
@@ -73,11 +69,7 @@ def sequences(reading: Reading, seed: int) -> Iterator[np.ndarray]:
     always = [t for number, t in enumerate(drawn.structured()) if not number % every]
     always += [*drawn.lengths(rows // 4), *random_sequences(reading, 4, seed)]
     yield from always
-    rows -= sum(map(len, always))
-    for tokens in drawn.others():
-        if (rows := rows - len(tokens)) < 0:
-            return
-        yield tokens
+    yield from drawn.covering(rows - sum(map(len, always)))
 
 
 class _Drawn:
@@ -115,13 +107,9 @@ class _Drawn:
             yield from self._documents(token)
             yield from self._at_every_position(token)
 
-    def others(self) -> Iterator[np.ndarray]:
-        """NEAR ids and SAMPLE others in some places and between documents of one token; then COVERED tokens, each once."""
-        tokens = {*range(min(self.V, NEAR)), *self.rng.permutation(self.V)[:SAMPLE].tolist()} - {*self.special}
-        for number, token in enumerate(sorted(tokens)):
-            yield from list(self._in_every_place(token))[number % 7 :: 7]
-            yield self._alternating(token)
-        covered, width = self.rng.permutation(self.V)[:COVERED], min(self.longest, ANY_LENGTH)
+    def covering(self, rows: int) -> Iterator[np.ndarray]:
+        """COVERED tokens, or as many as these rows of logits hold, each once."""
+        covered, width = self.rng.permutation(self.V)[: max(0, min(COVERED, rows))], min(self.longest, ANY_LENGTH)
         yield from (covered[start : start + width] for start in range(0, len(covered), width))
 
     def _in_every_place(self, token: int) -> Iterator[np.ndarray]:
@@ -139,14 +127,7 @@ class _Drawn:
             for count in range(1, 7):
                 parts = [[*self.some(int(self.rng.integers(1, 4))), *[separator] * times] for _ in range(count)]
                 yield np.array([token for part in parts for token in part][:longest], dtype=np.int64)
-        yield self._alternating(separator)
         yield np.full(min(longest, PLACES), separator)
-
-    def _alternating(self, separator: int) -> np.ndarray:
-        """Documents of one token."""
-        tokens = self.some(min(self.longest, PLACES))
-        tokens[1::2] = separator
-        return tokens
 
     def _at_every_position(self, token: int) -> Iterator[np.ndarray]:
         """The token once, at each of the first PLACES positions."""
