@@ -18,6 +18,7 @@ from utfproof.certificates.prover import certify
 from utfproof.cli.app import run
 from utfproof.errors import MalformedInput, NotDefined, Undecided
 from utfproof.frontiers.bounds import BOUNDS, CERTIFIED, LOWER, PROVED, UPPER, require_claim
+from utfproof.frontiers.interval import interval
 from utfproof.frontiers.questions import ALL, ALMOST_ALL, ANY, BOTH, QUESTIONS, TIED, UNTIED, E, Question, implies
 from utfproof.frontiers.table import ON_DEMAND, TRIVIAL, frontier, shapes
 from utfproof.ground.notions import Notion
@@ -412,3 +413,16 @@ def test_one_shape_is_a_paragraph_and_one_table_of_a_hundred_columns(capsys, sha
     out = capsys.readouterr().out
     assert max(map(len, out.splitlines())) <= 100
     assert out.count("least m  ") == 1
+
+
+def test_the_frontier_of_numbers_is_closed_for_all_targets():
+    """d = d_in = 1: S + H^L, functionally and by attention-matching, but by attention-matching at one head and one layer."""
+    for H in range(1, 5):
+        for L in range(1, 5):
+            shape = Shape(H, L, 1, 1)
+            for notion in (Notion.ATTENTION_MATCHING, Notion.FUNCTIONAL):
+                for extent in (ALL, ALMOST_ALL):
+                    known = interval(shape, Question(notion, extent=extent))
+                    alone = (H, L, notion, extent) == (1, 1, Notion.ATTENTION_MATCHING, ALL)
+                    assert known.closed
+                    assert known.lower == (3 if alone else shape.word_count + shape.leaves)

@@ -1,6 +1,7 @@
 """The finite steps of docs/proofs/sharper-frontier.md, exactly: hosts, Jacobians and spans modulo a prime."""
 
 import itertools
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -165,3 +166,20 @@ def test_one_layer_no_scales():
         assert {gamma for gamma in range(1, p) if not no_scales(l0, k0, l1, k1, gamma, p)} == named
     # one coefficient zero: no gamma fails
     assert all(no_scales(1, 2, 0, 3, gamma, p) for gamma in range(1, p))
+
+
+def test_the_quartic():
+    """P(t_0) <= 0 exactly, and at a solution of (6) with y != 0 t = y^2 is a root."""
+    rng = np.random.default_rng(3)
+
+    def quartic(t, a, b, c):
+        return 4 * t * t * (t + a) * (t + c) - (t * t + (2 * b + a + c) * t - b * b) ** 2
+
+    for _ in range(300):
+        x, y, z = (Fraction(int(n), 7) for n in rng.integers(-20, 21, 3))
+        a, b, c = x * (x - 2 * y), y * (x + y + z), z * (z + 2 * y)
+        t = max(Fraction(0), -a, -c)
+        assert quartic(t, a, b, c) <= 0 <= quartic(10**6, a, b, c)
+        assert quartic(y * y, a, b, c) == 0
+        assert y * y >= t  # no root is lost below t_0
+        assert quartic(y * y, a, b + 1, c) != 0 or y == 0 or b + 1 == b

@@ -21,7 +21,6 @@ from utfproof.certificates.prover import certify
 from utfproof.certificates.scope import scope_of
 from utfproof.constructions import construction, pairs
 from utfproof.errors import NotDefined, Undecided
-from utfproof.frontiers import product_host
 from utfproof.frontiers.questions import ALL, ALMOST_ALL, ANY, BOTH, TIED, UNTIED, E, Question
 from utfproof.ground.notions import Notion
 from utfproof.shapes import Shape, linear_test_dimension, matching_dimension
@@ -179,9 +178,9 @@ def _uppers() -> Iterator[Bound]:
         yield identity_bound("shared-query-groups", replace(almost, host=TIED), "docs/proofs/sharper-frontier.md")
     for host in (TIED, ANY):
         yield Bound(
-            "products of readers", UPPER, Question(logits, host=host), product_host.dimension,
-            lambda shape, host=host: product_host.defined(shape) and (shape.heads > 1) == (host == TIED),  # type: ignore[misc]
-            "docs/proofs/sharper-frontier.md", None, lambda shape: 0, PROVED, claim="new:all-targets/products",
+            "products of readers", UPPER, Question(logits, host=host), lambda s: s.word_count + s.leaves,
+            lambda s, host=host: s.d_in == s.d_out == 1 < s.heads * s.layers and (s.heads > 1) == (host == TIED),  # type: ignore[misc]
+            "docs/proofs/sharper-frontier.md, Theorem E", None, lambda s: 0, PROVED,
         )  # fmt: skip
     for name in ("sharing", "pairs"):
         yield _built(name, Question(logits, host=TIED), "", construction(name).defined, ALL_TARGETS)
