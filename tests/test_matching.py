@@ -414,7 +414,7 @@ def _cached_host(name, shape):
 @pytest.mark.full
 @pytest.mark.parametrize(("rows", "columns"), [(520, 520), (560, 520)])
 @pytest.mark.parametrize("wanted", [1e1, 1e8, 1e16])
-def test_the_condition_of_a_large_matrix_is_bounded_within_a_factor_two(rows, columns, wanted):
+def test_the_condition_of_a_large_matrix_is_estimated(rows, columns, wanted):
     """Where float64 sees it; else the singular values decide the rank."""
     rng = np.random.default_rng(3)
     left, right = (np.linalg.qr(rng.standard_normal((n, columns)))[0] for n in (rows, columns))
@@ -423,9 +423,10 @@ def test_the_condition_of_a_large_matrix_is_bounded_within_a_factor_two(rows, co
     if wanted > 1e15:
         assert (found.estimated, found.rank < columns) == (False, True)
         return
-    true = np.linalg.cond(matrix * found.scale)
+    scaled = matrix * found.scale
+    true = np.linalg.cond(scaled.T if rows == columns else np.linalg.qr(scaled)[1], 1)
     assert found.estimated
-    assert true <= found.condition <= 2.01 * true
+    assert true / 10 <= found.condition <= 1.01 * true
     solved = found.solve(rng.standard_normal((3, columns)))
     assert solved.condition_estimated
     assert solved.misfit < 1e-16 * true * columns

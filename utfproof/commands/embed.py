@@ -166,7 +166,7 @@ def _document(found: Embedding, machine: Universal) -> dict[str, Any]:
 
 
 def _rows(found: Embedding) -> dict[str, Any]:
-    estimated = "estimated, within a factor 2: at most " if found.condition_estimated else ""
+    estimated = "estimated in the 1-norm: " if found.condition_estimated else ""
     return {
         "method": found.method,
         **({"rank R_all": f"{found.rank} of M = {found.columns}"} if found.rank is not None else {}),

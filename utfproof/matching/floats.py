@@ -1,17 +1,13 @@
 """E R_all = W_all in float64: one factorisation of R_all, columns scaled to length one, and many right-hand sides.
 
 A square R_all takes an LU factorisation with one step of iterative refinement, a taller one QR (the solution of least norm).
-The condition number is computed where R_all is small. Elsewhere it is estimated by Dixon's theorem: for a symmetric positive
-definite B [n, n] and x uniform on the sphere, |B^j x|^(1/j) <= |B|, and |B| exceeds t |B^j x|^(1/j) with probability at most
-0.8 t^-j sqrt(n) (J. D. Dixon, Estimating extremal eigenvalues and condition numbers of matrices, SIAM J. Numer. Anal. 1983).
-Where the estimate is near what float64 can see, or a pivot is zero, the singular values decide.
+The condition number is computed where R_all is small. Elsewhere LAPACK estimates it in the 1-norm from the factors; where the
+estimate is near what float64 can see, the singular values decide.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from math import ceil, log2, sqrt
 
 import numpy as np
 
@@ -24,17 +20,8 @@ from utfproof.shapes import Shape
 _ROUNDING = float(np.finfo(np.float64).eps)
 EXACT_COLUMNS = 512
 """Up to so many columns all singular values are computed."""
-_VECTORS = 16
-"""Of the estimate; BLAS takes sixteen nearly as fast as one."""
 CLOSE = 1e-8
 """Of an entry of W_all: what E R_all may miss of it, the part of outputs at which models are compared as well."""
-DOUBT = 1e-6
-"""Chance, at most, that |B| is more than twice what is found (t = 2), for each end of the spectrum."""
-
-
-def estimate_steps(n: int) -> int:
-    """The least j with (0.8 2^-j sqrt(n))^vectors <= DOUBT."""
-    return ceil(log2(0.8 * sqrt(n) / DOUBT ** (1 / _VECTORS)))
 
 
 @one_line
@@ -43,11 +30,10 @@ class Embedding:
     """An embedding E [d_in, m] for one target, and how good it is.
 
     notion: what E achieves. method: "closed form", "inclusion and exclusion" (residual streams), "formula",
-    "least squares" or "rational solve". rank and columns:
-    of R_all (None where a formula did not need them; numerical where E comes from least squares). condition: 2-norm
-    condition number of R_all with columns scaled to length one (1 for a permutation; for formulas of the matrices
-    that it inverts; None where not computed); condition_estimated: it is an upper bound that is at most twice too large, but
-    for a chance below `floats.DOUBT`. misfit: ||E R_all - W_all|| / ||W_all||, 0 where exact.
+    "least squares" or "rational solve". rank and columns: of R_all (None where a formula did not need them; numerical where
+    E comes from least squares). condition: 2-norm condition number of R_all with columns scaled to length one (1 for a
+    permutation; for formulas of the matrices that it inverts; None where not computed); condition_estimated: LAPACK's
+    estimate of that in the 1-norm. misfit: ||E R_all - W_all|| / ||W_all||, 0 where exact.
     """
 
     E: Array
@@ -102,74 +88,58 @@ def require_finite(name: str, value: np.ndarray | float) -> None:
 
 
 class _LU:
-    """A^T = P L U for a square A [n, n], which is overwritten; `regular` is False where a pivot is zero."""
+    """A^T = P L U for a square A [n, n], which is overwritten."""
 
     def __init__(self, matrix: np.ndarray) -> None:
         from scipy.linalg import lapack
 
-        self._factors, self._pivots, info = lapack.dgetrf(matrix.T, overwrite_a=True)
-        self.regular = info == 0
+        self._size = float(np.abs(matrix).sum(axis=1).max())
+        self._factors, self._pivots, _ = lapack.dgetrf(matrix.T, overwrite_a=True)
 
-    def _solve(self, right: np.ndarray, trans: int) -> np.ndarray:
-        from scipy.linalg import lapack
-
-        found: np.ndarray = lapack.dgetrs(self._factors, self._pivots, right, trans=trans)[0]
-        return found
+    def condition(self) -> float:
+        """LAPACK's estimate in the 1-norm of A^T."""
+        return _condition(self._factors, self._size)
 
     def left(self, right: np.ndarray) -> np.ndarray:
         """E with E A = right [k, n]."""
-        return np.ascontiguousarray(self._solve(right.T, 0).T)
+        from scipy.linalg import lapack
 
-    def inverse_square(self, x: np.ndarray) -> np.ndarray:
-        """(A A^T)^-1 x: the largest eigenvalue of this matrix is sigma_min^-2."""
-        return self._solve(self._solve(x, 1), 0)
+        return np.ascontiguousarray(lapack.dgetrs(self._factors, self._pivots, right.T)[0].T)
 
 
 class _QR:
-    """A = Q R for a tall A [m, n] of full column rank, which may be overwritten."""
+    """A = Q R for a tall A [m, n], which may be overwritten."""
 
     def __init__(self, matrix: np.ndarray) -> None:
         import scipy.linalg
 
         self._orthogonal, self.triangle = scipy.linalg.qr(matrix, mode="economic", overwrite_a=True)
-        self.regular = bool((np.diagonal(self.triangle) != 0).all())
 
-    def _solve(self, right: np.ndarray, trans: str) -> np.ndarray:
-        import scipy.linalg
-
-        found: np.ndarray = scipy.linalg.solve_triangular(self.triangle, right, trans=trans)
-        return found
+    def condition(self) -> float:
+        """LAPACK's estimate in the 1-norm of R."""
+        return _condition(self.triangle, float(np.abs(self.triangle).sum(axis=0).max()))
 
     def left(self, right: np.ndarray) -> np.ndarray:
         """The E of least norm with E A = right [k, n]."""
-        return np.ascontiguousarray((self._orthogonal @ self._solve(right.T, "T")).T)
+        import scipy.linalg
 
-    def inverse_square(self, x: np.ndarray) -> np.ndarray:
-        """(R^T R)^-1 x."""
-        return self._solve(self._solve(x, "T"), "N")
+        found = scipy.linalg.solve_triangular(self.triangle, right.T, trans="T")
+        return np.ascontiguousarray((self._orthogonal @ found).T)
 
 
-def _largest(apply: Callable[[np.ndarray], np.ndarray], size: int) -> float:
-    """|B|, at most twice too small but for a chance of `DOUBT`, from products with B [size, size]; inf where they overflow."""
-    x = np.random.default_rng(0).standard_normal((size, _VECTORS))
-    x /= np.linalg.norm(x, axis=0)
-    logarithms = np.zeros(_VECTORS)
-    with np.errstate(all="ignore"):
-        steps = estimate_steps(size)
-        for _ in range(steps):
-            x = apply(x)
-            norms = np.linalg.norm(x, axis=0)
-            logarithms += np.log(norms)
-            x /= norms
-        found = float(np.exp(logarithms.max() / steps))
-    return found if np.isfinite(found) else float("inf")
+def _condition(factors: np.ndarray, size: float) -> float:
+    """From L and U in one array, or from a triangle alone, and the 1-norm of what they are factors of; inf where singular."""
+    from scipy.linalg import lapack
+
+    reciprocal = float(lapack.dgecon(factors, size)[0])
+    return 1 / reciprocal if reciprocal > 0 else float("inf")
 
 
 class FloatSolver:
     """E R_all = W_all in float64 for one R_all [m, M] and many right-hand sides.
 
     rank is numerical; condition is the 2-norm condition number of R_all with columns of length one, infinite below rank M;
-    estimated: it is an upper bound, see `Embedding`. Raises MalformedInput for entries that are not finite.
+    estimated: it is LAPACK's estimate, see `Embedding`. Raises MalformedInput for entries that are not finite.
     """
 
     def __init__(self, matrix: np.ndarray, shape: Shape) -> None:
@@ -183,9 +153,7 @@ class FloatSolver:
         if self.estimated:
             with stage("factor R_all"):
                 self._factors = (_LU if m == M else _QR)(self._scaled())
-            products = 4.0 * estimate_steps(M) * _VECTORS * m * M
-            with stage("condition of R_all", large=products > LARGE):
-                self.rank, self.condition = M, self._estimate()
+            self.rank, self.condition = M, self._factors.condition()
             # an estimate near what float64 sees decides nothing
             self.estimated = self.condition * max(m, M) * _ROUNDING < 0.5
         if not self.estimated:
@@ -198,17 +166,6 @@ class FloatSolver:
     def _times(self, rows: np.ndarray) -> np.ndarray:
         """rows [k, m] times the scaled R_all."""
         return (rows @ self.matrix) * self.scale
-
-    def _estimate(self) -> float:
-        """An upper bound of the condition number; inf where a pivot is zero."""
-        assert self._factors is not None
-        if not self._factors.regular:
-            return float("inf")
-        size = self.matrix.shape[1]
-        least = _largest(self._factors.inverse_square, size)
-        # from the left: BLAS takes a few rows much faster than a few columns
-        largest = _largest(lambda x: self._times((x.T * self.scale) @ self.matrix.T).T, size)
-        return 2.0 * float(np.sqrt(least) * np.sqrt(largest))
 
     def _decompose(self) -> None:
         """Rank and condition from the singular values."""
