@@ -20,7 +20,7 @@ from utfproof.errors import MalformedInput, NotDefined, Undecided
 from utfproof.frontiers.bounds import BOUNDS, CERTIFIED, LOWER, PROVED, UPPER, require_claim
 from utfproof.frontiers.interval import interval
 from utfproof.frontiers.questions import ALL, ALMOST_ALL, ANY, BOTH, QUESTIONS, TIED, UNTIED, E, Question, implies
-from utfproof.frontiers.table import ON_DEMAND, TRIVIAL, frontier, shapes
+from utfproof.frontiers.table import FORMULA, TRIVIAL, frontier, shapes
 from utfproof.ground.notions import Notion
 from utfproof.shapes import Shape
 
@@ -143,7 +143,7 @@ def test_rows_are_the_mathematics():
                                                          ((2, 3), (2, 4), 1, 2)])  # fmt: skip
 def test_every_side_has_a_certificate_that_two_checkers_accept(heads, layers, d, b, tmp_path):
     found = frontier(shapes(heads, layers, d, b))
-    assert found.count(ON_DEMAND) == 0
+    assert found.count(FORMULA) == 0
     paths = found.write(tmp_path)
     assert len(paths) == len(found.certificates)
     for path in paths:
@@ -393,7 +393,6 @@ def test_command(tmp_path, capsys):
         (["--heads", "3..1"], "--heads"),
         (["--layers", "x"], "--layers"),
         (["--notion", "Matching"], "--notion"),
-        (["--largest", "0"], "--largest"),
         (["--certificates", "/nowhere/at/all"], "folder"),
         (["--plot", "m.nothing"], "plot"),
         (["--heads", "1..64", "--layers", "1..64"], "shapes"),

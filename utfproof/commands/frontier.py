@@ -40,20 +40,15 @@ def frontier(
     ] = None,
     plot: Annotated[Path | None, written("Picture to write: m against L, reached and proved.")] = None,
     certificates: Annotated[Path | None, typer.Option(help="Folder for every certificate; made if missing.")] = None,
-    largest: Annotated[
-        int | None,
-        typer.Option(help="Make certificates of up to this many numbers, or as much checking; others are marked *."),
-    ] = None,
 ) -> Outcome:
     """Show the least m that is proved and reached, for each notion.
 
-    Every number has a certificate (--certificates, then: utfproof check DIR), but those marked *, which are made on demand,
-    those marked **, whose certificate would take more than the checker allows, and those marked †, which a written proof
-    gives. --json names the bound, its page and its certificate for every number.
+    Every number has a certificate (--certificates, then: utfproof check DIR), but those marked * and †. For * it would be
+    too large; † rests on a written proof. --json names the bound, its page and its certificate for every number.
 
     Example: utfproof frontier --heads 1..4 --layers 1..6 --notion shared-attention --certificates proofs/
     """
-    from utfproof.frontiers.table import LARGEST, frontier, shapes
+    from utfproof.frontiers.table import frontier, shapes
 
     notions = [_notion(name) for name in notion] if notion else list(Notion)
     grid = shapes(_numbers("--heads", heads), _numbers("--layers", layers), head_dim, d_in, residual=residual)
@@ -66,7 +61,7 @@ def frontier(
 
         picture_format(plot)
     with stage("frontier", len(grid), unit="shapes") as doing:
-        found = frontier(grid, notions=notions, largest=LARGEST if largest is None else largest, advance=doing.advance)
+        found = frontier(grid, notions=notions, advance=doing.advance)
     files = [str(path) for path in found.write(certificates)] if certificates is not None else []
     if plot is not None:
         from utfproof.frontiers.plotting import plot as draw
@@ -179,7 +174,7 @@ def _gated(found: Found) -> dict[str, Any]:
 
 def _statuses(found: Found) -> list[str]:
     proofs = found.count("proof") or any(entry.shape.residual for entry in found.entries)
-    return ["certificate", "on demand", "formula", *(["proof"] if proofs else []), "m ≥ 1"]
+    return ["certificate", "formula", *(["proof"] if proofs else []), "m ≥ 1"]
 
 
 # --- for people ----------------------------------------------------------------------------------------------
@@ -222,13 +217,6 @@ def _notes(found: Found, document: dict[str, Any]) -> list[str]:
         f"{sides['certificate']} sides have a certificate ({document['certificates']} certificates), "
         f"{sides['m ≥ 1']} say no more than m ≥ 1.",
     ]
-    if sides["on demand"]:
-        first = next(entry.shape for entry, _ in _sides(found, "on demand"))
-        notes.append(
-            f"* {sides['on demand']} sides by formula, certificate on demand, for example: utfproof frontier "
-            f"--heads {first.heads} --layers {first.layers} --head-dim {first.head_dim} --d-in {first.d_in} "
-            "--largest 100000000 --certificates DIR"
-        )
     if sides.get("proof"):
         bounds = [side.bound for _, side in _sides(found, "proof")]
         claims = sorted({bound.claim for bound in bounds if bound is not None and bound.claim})
@@ -240,8 +228,8 @@ def _notes(found: Found, document: dict[str, Any]) -> list[str]:
         notes.append("none: no host of any m serves these targets.")
     if sides["formula"]:
         notes.append(
-            f"** {sides['formula']} sides by formula alone: the certificate would take more than the checker allows; the "
-            "same construction is certified at smaller shapes."
+            f"* {sides['formula']} sides by formula alone: the certificate would be too large; the same construction is "
+            "certified at smaller shapes."
         )
     refuted = [(e.paper, e.question.notion) for e in found.entries if e.paper_refuted and e.paper is not None]
     if refuted and not single:

@@ -11,7 +11,6 @@ from utfproof.certificates.dimensions import DIMENSION_ROWS, DimensionRow, dimen
 from utfproof.certificates.format import Certificate
 from utfproof.certificates.identities import (
     IDENTITIES,
-    TOO_LARGE,
     identity_certificate,
     identity_size,
     require_identity,
@@ -54,8 +53,6 @@ class Bound:
     certificate: Callable[[Shape, int], Certificate] | None
     size: Callable[[Shape], int]
     evidence: str = CERTIFIED
-    most: int = 2**62
-    """The largest size that the checker's own limits admit."""
     residual: bool = False
     claim: str = ""
 
@@ -150,7 +147,6 @@ def identity_bound(name: str, question: Question, place: str, *, label: str = ""
         place,
         lambda shape, value: identity_certificate(name, shape, value, tied_targets=question.targets == TIED),
         lambda shape: identity_size(name, shape),
-        most=TOO_LARGE - 1,
         residual=residual,
     )
 

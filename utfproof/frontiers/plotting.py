@@ -10,7 +10,7 @@ from utfproof.ground.plots import picture_format, write_figure
 
 def plot(found: Frontier, path: Path | str) -> None:
     """One panel for each group of questions: per number of heads a line for what is reached (a certificate for each filled
-    point, on demand for hollow ones) and a dashed one for what is proved, with the gap between them shaded.
+    point, none for hollow ones) and a dashed one for what is proved, with the gap between them shaded.
 
     MalformedInput where matplotlib is missing or `path` cannot be written.
     """

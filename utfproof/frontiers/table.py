@@ -20,21 +20,20 @@ from utfproof.ground.results import Result
 from utfproof.shapes import Shape
 
 LARGEST = 2_000_000
-"""Certificates that write more numbers than this (or take as much work to check) are made on demand."""
-ON_DEMAND = "on demand"
+"""Certificates that write more numbers than this, or take as much work to check, are not made here."""
 FORMULA = "formula"
 TRIVIAL = "m ≥ 1"
 
 
-MARKS = {ON_DEMAND: "*", FORMULA: "**", PROVED: "†"}
+MARKS = {FORMULA: "*", PROVED: "†"}
 WEAKEST = (TRIVIAL, CERTIFIED, *MARKS)
 """How a side is established, the least checked last."""
 
 
 @dataclass(frozen=True)
 class Side:
-    """One side of an entry: the value, the bound that gives it, and how it is established: "certificate"; "on demand" (the
-    certificate takes more than asked for here); "formula" (it would take more than the checker allows); "proof" (a written
+    """One side of an entry: the value, the bound that gives it, and how it is established: "certificate"; "formula" (the
+    certificate would be too large); "proof" (a written
     proof, with computations, and no certificate); "m ≥ 1" (nothing is claimed)."""
 
     value: int
@@ -164,8 +163,7 @@ def frontier(
     Numbers come first, their certificates when they are asked for.
 
     Every number printed as proved or reached comes from a bound that has a certificate (or a written proof alone, marked so;
-    or, when its size exceeds `largest`, one that is made on demand, or, beyond what the checker allows, stands for the
-    formula alone). MalformedInput unless d_in = d_out.
+    or, where its size exceeds `largest`, stands for the formula alone). MalformedInput unless d_in = d_out.
     """
     grid = [grid] if isinstance(grid, Shape) else grid
     notions = [Notion.asked(notion) for notion in notions]
@@ -194,7 +192,7 @@ def _known(shape: Shape, largest: int, bounds: Sequence[Bound]) -> dict[int, Sid
         size = bound.size(shape)
         if bound.name == "span" and size > largest:
             continue  # its value is what the certificate's elimination finds
-        status = CERTIFIED if size <= largest else ON_DEMAND if size <= bound.most else FORMULA
+        status = CERTIFIED if size <= largest else FORMULA
         known[i] = Side(bound.value(shape), bound, status if bound.evidence == CERTIFIED else bound.evidence)
     return known
 
