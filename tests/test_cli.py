@@ -97,7 +97,7 @@ def test_certificates_say_the_same_bytes(cli, tmp_path):
         (["certify", "random", *SMALL, "--dtype", "int8", "-o", "c.json"], 2, "dtype 'int8' is unknown"),
         (["certify", "shared-key", *SMALL, "-o", "c.json"], 2, "needs head_dim >= d_in"),
         (["certify", "shared-key", *WIDE, "--d-out", "1", "-o", "c.json"], 4, "no certificate kind decides shared-key by attention-matching"),
-        (["certify", "random", *SMALL, "--notion", "attention-matching", "-o", "c.json"], 4, "whose yes implies this one's"),
+        (["certify", "random", *SMALL, "--notion", "attention-matching", "-o", "c.json"], 4, "ask with --notion matching"),
         (["certify", "sparse", *SMALL, "--notion", "full", "-o", "c.json"], 2, "notion 'full' is unknown"),
         (["certify", "sparse", *SMALL, "--notion", "functional", "-o", "c.json"], 4, "no certificate kind decides sparse by functional"),
         (["certify", "sparse", "-H", "4", "-L", "12", "-d", "64", "--d-in", "128", "-o", "c.json"], 3, "the limit is"),
@@ -286,16 +286,11 @@ def test_a_closed_pipe_is_quiet(tmp_path):
 
 
 @pytest.mark.parametrize("name", ["sparse", "tied"])
-def test_twenty_million_dimensions(cli, tmp_path, name):
+def test_twenty_million_dimensions(cli, name):
     """(4,6,64,128), m = 1.2 million: certified and checked in linear time; the exhaustive tier has (4,8,64,128)."""
     shape = ["-H", "4", "-L", "6", "-d", "64", "--d-in", "128"]
     assert cli("certify", name, *shape, "-o", "c.json")[0] == 0
     assert cli("check", "c.json")[0] == 0
-    sidecar = next(tmp_path.glob("*.bin"))
-    content = bytearray(sidecar.read_bytes())
-    content[0] ^= 1
-    sidecar.write_bytes(content)
-    assert cli("check", "c.json")[0] == 2
 
 
 @pytest.mark.exhaustive

@@ -15,7 +15,7 @@ import typer
 
 from utfproof import __version__
 from utfproof.cli import signals
-from utfproof.cli.entry import Group, Shown, entry
+from utfproof.cli.entry import Shown, entry
 from utfproof.cli.outcome import plain
 from utfproof.cli.registry import GROUPS, NAMES, help_of, load
 from utfproof.errors import UtfproofError, install
@@ -48,7 +48,6 @@ def application(first: str | None = None, *, outlined: bool = False) -> typer.Ty
     alone, without importing them."""
     app = typer.Typer(
         name="utfproof",
-        cls=Group,
         help="Can a fixed transformer act as every transformer of a class when only its input embedding changes? "
         "Exit codes: 0 holds or valid, 1 refuted or invalid, 2 malformed input, 3 resource limit, 4 undecided.",
         epilog="Example: utfproof certify tied -H 4 -L 2 -d 24 --d-in 4 -o tied.json; utfproof check tied.json",
@@ -64,14 +63,18 @@ def application(first: str | None = None, *, outlined: bool = False) -> typer.Ty
         if first not in (None, word):
             continue
         if inner and word not in groups:
-            groups[word] = typer.Typer(cls=Group, help=GROUPS[word], no_args_is_help=True, rich_markup_mode=None)
+            groups[word] = typer.Typer(
+                help=GROUPS[word], short_help=GROUPS[word], no_args_is_help=True, rich_markup_mode=None
+            )
             app.add_typer(groups[word], name=word)
         function: Callable[..., Any] = (lambda: None) if outlined else load(name)
         if not outlined and name != "check":  # which prints the checker's own lines
             function = entry(name, function)
         place = groups[word] if inner else app
         settings = {"max_content_width": WIDTH}
-        place.command(inner or word, help=help_of(name), cls=Shown, context_settings=settings)(function)
+        said = help_of(name)
+        summary = " ".join(said.split("\n\n")[0].split())
+        place.command(inner or word, help=said, short_help=summary, cls=Shown, context_settings=settings)(function)
     return app
 
 

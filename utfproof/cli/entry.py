@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from typer.core import TyperCommand, TyperGroup
+from typer.core import TyperCommand
 
 from utfproof.cli.options import ADVANCED, WRITTEN, one_of, rare
 from utfproof.cli.outcome import Outcome
@@ -122,16 +122,8 @@ def same_file(one: Path, other: Path) -> bool:
 # --- help ----------------------------------------------------------------------------------------------------------
 
 
-def summary(help_text: str) -> str:
-    """The first paragraph of a help text, on one line."""
-    return " ".join(help_text.split("\n\n")[0].split())
-
-
 class Shown(TyperCommand):
     """A command whose --help names its advanced options in one paragraph, and whose --help-all explains them."""
-
-    def get_short_help_str(self, limit: int = 45) -> str:
-        return summary(self.help or "")
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
         sections: dict[str, list[tuple[str, str]]] = {"Arguments": [], "Options": [], ADVANCED: []}
@@ -151,10 +143,3 @@ class Shown(TyperCommand):
             text = f"{ADVANCED} (--help-all explains them): {', '.join(names)}"
             lines = textwrap.wrap(text, formatter.width, subsequent_indent="  ", break_on_hyphens=False)
             formatter.write("\n" + "\n".join(lines) + "\n")
-
-
-class Group(TyperGroup):
-    """A group of commands, listed by their whole first sentences."""
-
-    def get_short_help_str(self, limit: int = 45) -> str:
-        return summary(self.help or "")

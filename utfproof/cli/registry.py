@@ -107,6 +107,10 @@ def parameters(function: Callable[..., Any]) -> dict[str, Parameter]:
         kind = list if typing.get_origin(hint) is list else typing.get_origin(kind) or kind
         if kind in READERS and info.parser is None:
             info = copy(info)
-            info.parser, info.metavar = READERS[kind], info.metavar or {int: "N", float: "X", Path: "FILE"}[kind]
+            named = name.upper() if isinstance(info, ArgumentInfo) else {int: "N", float: "X", Path: "FILE"}[kind]
+            info.parser, info.metavar = READERS[kind], info.metavar or named
+        elif isinstance(info, ArgumentInfo) and info.metavar is None:
+            info = copy(info)
+            info.metavar = name.upper()
         found[name] = Parameter(name, kind, info, given.replace(annotation=Annotated[hint, info]))
     return found

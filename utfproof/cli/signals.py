@@ -20,9 +20,8 @@ NUMBERS: dict[int, str] = {
     signal.SIGTERM: "terminated",
     signal.SIGHUP: "the terminal was closed",
 }
-_PATIENCE = 2.0
+PATIENCE = 2.0
 """Seconds in which more of the same do not disturb the clearing away."""
-
 _received: list[tuple[int, float]] = []
 
 
@@ -60,7 +59,7 @@ def while_running() -> None:
 
     def interrupt(number: int, frame: FrameType | None) -> None:
         now = time.monotonic()
-        if not _received or now - _received[-1][1] > _PATIENCE:
+        if not _received or now - _received[-1][1] > PATIENCE:
             _received.append((number, now))
             raise KeyboardInterrupt
 

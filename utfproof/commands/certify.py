@@ -30,9 +30,7 @@ def certify(
     construction: Annotated[
         str,
         typer.Argument(
-            help="Name of the construction, for example sparse, tied, random.",
-            parser=options.known_construction,
-            metavar="CONSTRUCTION",
+            help="Name of the construction, for example sparse, tied, random.", parser=options.known_construction
         ),
     ],
     output: options.Certificate,

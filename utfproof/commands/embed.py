@@ -34,11 +34,8 @@ if TYPE_CHECKING:
 
 def embed(
     *,
-    host: Annotated[str, typer.Argument(help="HOST.safetensors, or a construction.", metavar="HOST")],
-    target: Annotated[
-        Path,
-        typer.Argument(help="TARGET.safetensors: W_Q, W_K, W_V, W_O (W_E, W_U), or see --layout.", metavar="TARGET"),
-    ],
+    host: Annotated[str, typer.Argument(help="HOST.safetensors, or a construction.")],
+    target: Annotated[Path, typer.Argument(help="TARGET.safetensors: W_Q, W_K, W_V, W_O (W_E, W_U), or see --layout.")],
     output: Annotated[Path, options.written("Embedding to write (.safetensors).", "-o", "--output")],
     layout: Layout = OWN_LAYOUT,
     residual: options.StoredResidual = None,

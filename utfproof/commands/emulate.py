@@ -36,7 +36,7 @@ EXIT_CODES = {True: 0, False: 1, None: 4}
 
 def emulate(
     *,
-    host: Annotated[str, typer.Argument(help="Name of a construction, or HOST.safetensors.", metavar="HOST")],
+    host: Annotated[str, typer.Argument(help="Name of a construction, or HOST.safetensors.")],
     heads: options.Heads = None,
     layers: options.Layers = None,
     head_dim: options.HeadDim = None,

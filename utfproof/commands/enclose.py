@@ -4,27 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
 from utfproof.attention import KERNEL_NAMES
 from utfproof.cli import options
 from utfproof.cli.outcome import Outcome
-from utfproof.commands.hosts import agree_with, drawn_shape, host_digest, is_host_file, load_host, read_own_embedding
-from utfproof.commands.readings import EmbeddingFile, TargetFile, TiedTargets
+from utfproof.commands.hosts import agree_with, drawn_shape, host_digest, is_host_file, load_host
+from utfproof.commands.readings import TargetFile
 from utfproof.errors import MalformedInput, NotDefined
 from utfproof.shapes import Shape
 from utfproof.systems import Target, Universal
 from utfproof.systems.biases import BiasedTarget
 
-if TYPE_CHECKING:
-    from utfproof.emulation.enclosure import Enclosure
-
 
 def enclose(
     *,
-    host: Annotated[str, typer.Argument(help="Name of a construction, or HOST.safetensors.", metavar="HOST")],
+    host: Annotated[str, typer.Argument(help="Name of a construction, or HOST.safetensors.")],
     digits: Annotated[int, typer.Option(help="Decimal places N.")] = 30,
     output: Annotated[
         Path | None,
@@ -42,8 +39,6 @@ def enclose(
     m: options.M = None,
     residual: options.StoredResidual = None,
     target: TargetFile = None,
-    embedding: EmbeddingFile = None,
-    tied_targets: TiedTargets = False,
     seed: options.Seed = 0,
     law: options.Law = "uniform",
     dtype: options.Dtype = "float64",
@@ -66,12 +61,8 @@ def enclose(
     dimensions = [heads, layers, head_dim, d_in, d_out]
     targets: Target | BiasedTarget | Shape
     if target is None:
-        if embedding is not None:
-            raise MalformedInput("--embedding belongs to one target: pass --target as well")
         targets = drawn_shape(host, dimensions, residual, max_memory)
     else:
-        if tied_targets:
-            raise MalformedInput("--tied-targets describes random targets; --target gives one")
         targets = read_target(target, layers=layers, residual=residual, max_memory=max_memory)
         agree_with(targets.shape, dimensions)
     if isinstance(targets, BiasedTarget):
@@ -79,31 +70,52 @@ def enclose(
     drawn = {"seed": seed, "law": law, "dtype": dtype}
     served = targets if isinstance(targets, Shape) else targets.shape
     machine = load_host(host, served, layers, m, drawn, max_memory)
-    tied = tied_targets or tied_targets_only(machine)
+    tied = tied_targets_only(machine)
     one = drawn_targets(targets, seed, "uniform", width=None, tied=tied, max_memory=max_memory)(0)
     kernel = parse_kernel(attention, machine.shape.heads, machine.shape.head_dim)
     if not isinstance(kernel, SoftmaxAttention):
         raise MalformedInput(f"an enclosure is for softmax attention, got --attention {attention}")
     enclosure.require_size(machine, one, context, enclosure.first_bits(digits), max_memory)
     name = attention_name(kernel, machine.shape.heads)
-    X = random_input(machine.shape, context, seed)
-    if embedding is None:
-        solved = enclosure.exact_embedding(machine, one, max_memory=max_memory)
-        E, method = solved.E, f"exact ({solved.method})"
-    else:
-        E, method = read_own_embedding(embedding, host, machine, drawn, max_memory), "given"
-    result = enclosure.enclose(machine, one, E, X, kernel, digits, max_memory=max_memory)
+    X, solved = (
+        random_input(machine.shape, context, seed),
+        enclosure.exact_embedding(machine, one, max_memory=max_memory),
+    )
+    found = enclosure.enclose(machine, one, solved.E, X, kernel, digits, max_memory=max_memory)
     files = []
     if output is not None:
         named = named_host(host, machine, drawn, max_memory)
-        made = enclosure_certificate(named, machine, one, E, X, kernel, result)
+        made = enclosure_certificate(named, machine, one, solved.E, X, kernel, found)
         if bool(made.document["shape"].get("residual")) != machine.shape.residual:
             raise NotDefined(
                 f"a certificate of kind enclosure cannot say what stream there is at {machine.shape}; leave -o out"
             )
         files = [str(path) for path in made.write(output)]
-    about = {"attention": name, "context": context, "embedding": method}
-    return _outcome(host, machine, result, about, files)
+    low, high = (decimal(units, found.digits) for units in found.units)
+    within = found.verdict == "within"
+    document = {
+        "verdict": found.verdict,
+        "notion": "one emulation",
+        "difference": {"at_least": low, "at_most": high},
+        "digits": found.digits,
+        "precision_bits": found.precision_bits,
+        "attention": name,
+        "context": context,
+        "embedding": f"exact ({solved.method})",
+        "shape": machine.shape.document(machine.m),
+        "files": files,
+    }
+    rows = {
+        "result": f"outputs within 10^-{found.digits}" if within else "outputs DIFFER",
+        "max |UTF(X, E) - T(X)|": f"at most {high}" if within else f"between {low} and {high}",
+        "shape": f"{machine.shape}, m = {machine.m}",
+        "run": f"one target, one input of n = {context}, attention {name}",
+        "E": document["embedding"],
+        "arithmetic": f"balls of {found.precision_bits} bits; every rounding is enclosed",
+        "means": "a statement about this target, E and X only, not about universality",
+        **({"certificate": ", ".join(files)} if files else {}),
+    }
+    return Outcome(document, f"enclose {host}", rows, 0 if within else 1)
 
 
 def named_host(argument: str, host: Universal, drawn: Mapping[str, Any], limit: int | None) -> dict[str, Any]:
@@ -115,32 +127,6 @@ def named_host(argument: str, host: Universal, drawn: Mapping[str, Any], limit: 
         return host_document(require_rebuilt(construction(argument)), **drawn)
     system = "looped-universal" if host.tied else "universal"
     return {"system": system, "weights": host_digest(argument, host.shape.residual, limit)}
-
-
-def _outcome(name: str, host: Universal, found: Enclosure, about: dict[str, Any], files: list[str]) -> Outcome:
-    low, high = (decimal(units, found.digits) for units in found.units)
-    within = found.verdict == "within"
-    document = {
-        "verdict": found.verdict,
-        "notion": "one emulation",
-        "difference": {"at_least": low, "at_most": high},
-        "digits": found.digits,
-        "precision_bits": found.precision_bits,
-        **about,
-        "shape": host.shape.document(host.m),
-        "files": files,
-    }
-    rows = {
-        "result": f"outputs within 10^-{found.digits}" if within else "outputs DIFFER",
-        "max |UTF(X, E) - T(X)|": f"at most {high}" if within else f"between {low} and {high}",
-        "shape": f"{host.shape}, m = {host.m}",
-        "run": f"one target, one input of n = {about['context']}, attention {about['attention']}",
-        "E": about["embedding"],
-        "arithmetic": f"balls of {found.precision_bits} bits; every rounding is enclosed",
-        "means": "a statement about this target, E and X only, not about universality",
-        **({"certificate": ", ".join(files)} if files else {}),
-    }
-    return Outcome(document, f"enclose {name}", rows, 0 if within else 1)
 
 
 def decimal(units: int, digits: int) -> str:

@@ -22,12 +22,8 @@ NUMBERS = ("heads", "layers", "head_dim", "d_in", "d_out", "m", "positions", "se
 
 def export(
     *,
-    host: Annotated[
-        str, typer.Argument(help="HOST.safetensors, or the construction that E was found for.", metavar="HOST")
-    ],
-    embedding: Annotated[
-        Path, typer.Argument(help="E.safetensors, as written by `utfproof embed`.", metavar="EMBEDDING")
-    ],
+    host: Annotated[str, typer.Argument(help="HOST.safetensors, or the construction that E was found for.")],
+    embedding: Annotated[Path, typer.Argument(help="E.safetensors, as written by `utfproof embed`.")],
     output: Annotated[Path, written("File to write (.py); the tensors are written beside it.", "-o", "--output")],
     attention: Annotated[
         str | None, typer.Option(help=f"{', '.join(EXPORTED_NAMES)}, joined by '+'; the embedding's own, or causal.")

@@ -14,8 +14,7 @@ from utfproof.cli.outcome import Outcome
 def inspect(
     *,
     model: Annotated[
-        Path,
-        typer.Argument(help="Weights of a model (.safetensors), or with --module the factory's path.", metavar="MODEL"),
+        Path, typer.Argument(help="Weights of a model (.safetensors), or with --module the factory's path.")
     ],
     heads: Annotated[int | None, typer.Option(help="Heads of queries, where tensors do not show them.")] = None,
     kv_heads: Annotated[int | None, typer.Option(help="Heads of keys and values, where fewer than --heads.")] = None,

@@ -17,9 +17,7 @@ SHOWN = 10
 """Dependent rows and columns that people see."""
 
 
-def rank(
-    *, matrix: Annotated[Path, typer.Argument(help="A matrix: .npy.", metavar="MATRIX")], max_memory: MaxMemory = None
-) -> Outcome:
+def rank(*, matrix: Annotated[Path, typer.Argument(help="A matrix: .npy.")], max_memory: MaxMemory = None) -> Outcome:
     """Compute the rank of a stored matrix modulo a prime.
 
     It names the rows and columns that depend on those before them. Floats are read as exact rationals. A full rank modulo a

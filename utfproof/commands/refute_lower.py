@@ -14,9 +14,7 @@ from utfproof.commands.hosts import counterexample_of, remove_earlier
 
 def refute_lower(
     *,
-    host: Annotated[
-        Path, typer.Argument(help="HOST.safetensors with R_V [L, H, m, m], or [H, m, m] when tied.", metavar="HOST")
-    ],
+    host: Annotated[Path, typer.Argument(help="HOST.safetensors with R_V [L, H, m, m], or [H, m, m] when tied.")],
     output: Certificate,
     layers: Layers = None,
     head_dim: Annotated[

@@ -21,7 +21,7 @@ _NAMED = 3
 
 def sweep(
     *,
-    spec: Annotated[Path, typer.Argument(help="FILE.toml: the grids of jobs (docs/sweeps.md).", metavar="SPEC")],
+    spec: Annotated[Path, typer.Argument(help="FILE.toml: the grids of jobs (docs/sweeps.md).")],
     output: Annotated[
         Path | None, typer.Option("-o", "--output", help="Folder of the results; named after the sweep by default.")
     ] = None,

@@ -23,13 +23,9 @@ def results_folder(given: Path | None) -> Path:
     """The folder of results: the default one may be missing, a named one may not."""
     from utfproof.training.results import DEFAULT_FOLDER
 
-    if given is None:
-        return DEFAULT_FOLDER
-    if not given.is_dir():
-        made = "is a file; name the folder that it lies in"
-        missing = f"is no folder; `utfproof train --results {given}` makes it"
-        raise MalformedInput(f"--results {given} {made if given.exists() else missing}")
-    return given
+    if given is not None and not given.is_dir():
+        raise MalformedInput(f"--results {given} is no folder; `utfproof train --results {given}` makes it")
+    return given or DEFAULT_FOLDER
 
 
 def tables(

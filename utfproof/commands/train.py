@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import statistics
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -16,7 +14,7 @@ from utfproof.cli.options import MaxMemory, Seed, Threads, choice, rare
 from utfproof.cli.outcome import Outcome
 from utfproof.errors import MalformedInput, Stopped
 from utfproof.ground.laws import check_seed
-from utfproof.ground.progress import Stage, stage
+from utfproof.ground.progress import stage
 
 if TYPE_CHECKING:
     from utfproof.training.loop import Tick
@@ -28,9 +26,7 @@ SETTINGS = ("paper", "theory")
 
 def train(
     *,
-    preset: Annotated[
-        str, typer.Argument(help="TASK/HOST/VARIANT, such as 1-hop/sparse/residual-norm.", metavar="PRESET")
-    ],
+    preset: Annotated[str, typer.Argument(help="TASK/HOST/VARIANT, such as 1-hop/sparse/residual-norm.")],
     setting: Annotated[str, choice("paper: learned positions, sparse-front; theory: no positions", SETTINGS)] = "paper",
     steps: Annotated[int | None, typer.Option(help="Steps; fewer than the preset's mark a brief run.")] = None,
     seed: Seed = 0,
@@ -99,8 +95,15 @@ def train(
         "together": together,
     }
     how = RunSetting(device, dtype, engine, output, results or DEFAULT_FOLDER, **every, max_memory=max_memory)
+    reached: dict[int, int] = {}
+
+    def advance(tick: Tick) -> None:
+        reached[tick.seed] = tick.done
+        note = f"loss {tick.loss:.4f} accuracy {tick.accuracy:.1%} {tick.rate:.1f} steps/s"
+        doing.reach(sum(reached.values()), f"seed {tick.seed} {note}", total=tick.steps * seeds)
+
     try:
-        with _live(f"{point.name}, m = {point.m}") as advance:
+        with stage(f"train {point.name}, m = {point.m}", unit="steps") as doing:
             found = run(point, list(range(seed, seed + seeds)), how, advance)
     except Interrupted as stop:
         raise Stopped(str(stop)) from None
@@ -152,20 +155,3 @@ def _rows(preset: Preset, found: list[RunResult]) -> dict[str, str]:
         values = [result.accuracy for result in found]
         rows["accuracy"] = f"{statistics.mean(values):.2%} ± {statistics.stdev(values):.2%} over {len(values)} seeds"
     return rows
-
-
-@contextmanager
-def _live(name: str) -> Iterator[Callable[[Tick], None]]:
-    """A stage for each seed: steps, loss, accuracy and rate of the last logged batch."""
-    with ExitStack() as opened:
-        stages: dict[int, Stage] = {}
-
-        def advance(tick: Tick) -> None:
-            if tick.seed not in stages:
-                label = f"train {name}, seed {tick.seed}"
-                stages[tick.seed] = opened.enter_context(stage(label, tick.steps, unit="steps"))
-                stages[tick.seed].reach(tick.done)
-            note = f"loss {tick.loss:.4f} accuracy {tick.accuracy:.1%} {tick.rate:.1f} steps/s"
-            stages[tick.seed].reach(tick.done, note)
-
-        yield advance

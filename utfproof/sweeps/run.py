@@ -3,24 +3,17 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Callable
 from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from utfproof.errors import Stopped
 from utfproof.sweeps.cluster import WorkersLost
 from utfproof.sweeps.folder import Folder
-from utfproof.sweeps.jobs import Answer, SweepJob, code_digest, verdict_of
+from utfproof.sweeps.jobs import SweepJob, code_digest, verdict_of
 from utfproof.sweeps.spec import Sweep
-
-
-class Workers(Protocol):
-    """Who runs jobs: `DaskWorkers`."""
-
-    def run(self, jobs: Iterable[SweepJob], code: str, max_memory: int | None) -> Generator[Answer, None, None]:
-        """The answers in any order; closing the iterator stops the work."""
 
 
 @dataclass
@@ -68,7 +61,7 @@ class Summary:
 def run_sweep(
     sweep: Sweep,
     place: Path | str,
-    workers: Workers,
+    workers: Any,
     *,
     reuse: bool = False,
     max_memory: int | None = None,
@@ -76,9 +69,9 @@ def run_sweep(
 ) -> Summary:
     """Run the jobs of a sweep that have no result in the folder `place` yet (which is made; its parent must exist).
 
-    reuse: keep results of other code. max_memory: bytes allowed to one job. progress: called with the number of jobs that
-    ended or have a result. Raises MalformedInput for a folder that cannot serve, Stopped on Ctrl-C, WorkersLost (exit code 4)
-    when a cluster is gone.
+    workers: as `DaskWorkers`. reuse: keep results of other code. max_memory: bytes allowed to one job. progress: called with
+    the number of jobs that ended or have a result. Raises MalformedInput for a folder that cannot serve, Stopped on Ctrl-C,
+    WorkersLost (exit code 4) when a cluster is gone.
     """
     summary, folder, code = Summary(len(sweep.jobs)), Folder(place), code_digest()
     jobs = {job.key: job for job in sweep.jobs}

@@ -5,7 +5,6 @@ The whole file is checked before anything runs; an error is one line that names 
 
 from __future__ import annotations
 
-import difflib
 import itertools
 import math
 import re
@@ -177,9 +176,7 @@ def _known(table: Mapping[str, Any], known: Iterable[str], place: str) -> None:
     known = list(known)
     for key in table:
         if key not in known:
-            near = difflib.get_close_matches(key, known, 1)
-            hint = f"did you mean {near[0]!r}?" if near else f"known: {', '.join(known)}"
-            raise MalformedInput(f"{place}: key {key!r} is unknown; {hint}")
+            raise MalformedInput(f"{place}: key {key!r} is unknown; {choose(key, known)}")
 
 
 def _values(place: str, key: Parameter, value: Any) -> Sequence[Any]:
