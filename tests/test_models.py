@@ -108,7 +108,7 @@ FAULTS = {
     "window": LayerAttention(window=2),
     "cap": LayerAttention(cap=0.1),
     "bias": LayerAttention(bias=np.eye(16)[None].repeat(8, 0)),
-    "rotated": LayerAttention(rotary=Rotary.of_base(16, 1, 3.0, adjacent=True)),
+    "rotated": LayerAttention(rotary=Rotary(*(f(np.arange(16.0))[:, None] for f in (np.cos, np.sin)), True)),
 }
 
 

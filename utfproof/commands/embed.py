@@ -131,7 +131,6 @@ def _of_model(found: Embedded, output: Path) -> Outcome:
         "vocabulary": model.vocabulary,
         "positions": model.positions,
         "width": width,
-        "kv_heads": model.kv_heads,
         **comparison(model, found.agreement, tolerance),
         "file": written,
     }

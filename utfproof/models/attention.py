@@ -41,12 +41,6 @@ class Rotary:
         joined = xp.stack(pair, axis=-1).reshape(turned.shape) if self.adjacent else xp.concatenate(pair, axis=-1)
         return xp.concatenate([joined, kept], axis=-1)
 
-    @staticmethod
-    def of_base(positions: int, r: int, base: float, adjacent: bool, factor: float = 1.0) -> Rotary:
-        """Angles position * base^(-i/r) / factor for pair i, in float64."""
-        angles = np.arange(positions)[:, None] / (base ** (np.arange(r) / r) * factor)
-        return Rotary(np.cos(angles), np.sin(angles), adjacent)
-
 
 @dataclass(frozen=True, eq=False)
 class LayerAttention:

@@ -75,8 +75,7 @@ def _part_of(
     call = source.call(np.random.default_rng(seed).integers(0, len(ids), (4, P)))
     layer, scale = measured_attention(call.queries.double().numpy(), call.keys.double().numpy(), call)
     W_O, b_O = source.output(q.shape[1], v.shape[-1])
-    G = _groups(k, v)
-    arrays = _arrays(q * scale[:, None], k[:, :: q.shape[1] // G], v[:, :: q.shape[1] // G], W_O, b_O)
+    arrays = _arrays(q * scale[:, None], k, v, W_O, b_O)
     T, (H, d), D = len(ids), arrays["W_Q"].shape[1::2], len(b_O)
     facts = {
         "part": f"the attention output at {name or place} of {place}",
@@ -112,35 +111,22 @@ def _ids(tokens: Sequence[int]) -> np.ndarray:
     return ids.astype(np.int64)
 
 
-def _groups(k: np.ndarray, v: np.ndarray) -> int:
-    """G: consecutive heads share keys and values."""
-    H = k.shape[1]
-    for G in (g for g in range(1, H) if H % g == 0):
-        shared = [np.repeat(x[:, :: H // G], H // G, axis=1) for x in (k, v)]
-        if np.array_equal(shared[0], k) and np.array_equal(shared[1], v):
-            return G
-    return H
-
-
 def _arrays(q: np.ndarray, k: np.ndarray, v: np.ndarray, W_O: np.ndarray, b_O: np.ndarray) -> dict[str, np.ndarray]:
-    """`Reading.arrays` of these rows q [R, H, d], k, v [R, G, d]: W_E holds them side by side, the maps select them."""
-    d, D, (H, G) = max(q.shape[-1], v.shape[-1]), len(b_O), (q.shape[1], k.shape[1])
+    """`Reading.arrays` of these rows q, k, v [R, H, d]: W_E holds them side by side, the maps select them."""
+    d, D, H = max(q.shape[-1], v.shape[-1]), len(b_O), q.shape[1]
     q, k, v = (np.pad(x, ((0, 0), (0, 0), (0, d - x.shape[-1]))) for x in (q, k, v))
     rows = np.concatenate([x.reshape(len(x), -1) for x in (q, k, v)], axis=1)
     width = max(rows.shape[1], D)
-    select = np.eye(width)[:, : (H + 2 * G) * d].reshape(width, H + 2 * G, d).transpose(1, 0, 2)
+    select = np.eye(width)[:, : 3 * H * d].reshape(width, 3, 1, H, d).transpose(1, 2, 3, 0, 4)
     out = np.zeros((1, H, d, width))
     out[0, :, : W_O.shape[1], :D] = W_O
     return {
         "W_E": np.pad(rows, ((0, 0), (0, width - rows.shape[1]))),
         "W_pos": np.zeros((0, width)),
         "W_U": np.eye(width, D),
-        "W_Q": select[None, :H],
-        "W_K": select[None, H : H + G],
-        "W_V": select[None, H + G :],
+        **dict(zip(("W_Q", "W_K", "W_V"), select, strict=True)),
         "W_O": out,
-        "b_Q": np.zeros((1, H, d)),
-        **{name: np.zeros((1, G, d)) for name in ("b_K", "b_V")},
+        **{name: np.zeros((1, H, d)) for name in ("b_Q", "b_K", "b_V")},
         "b_O": np.zeros((1, width)),
         "b_U": b_O,
     }

@@ -30,21 +30,28 @@ Forward = Callable[[np.ndarray], np.ndarray]
 
 
 def scaled(arrays: dict[str, np.ndarray], factors: np.ndarray) -> dict[str, np.ndarray]:
-    """`Reading.arrays` with what each head's logits are multiplied by, factors [L, H], in W_Q and b_Q."""
+    """`Reading.arrays` of arrays with W_K, W_V [L, G, D, d] and b_K, b_V [L, G, d], G dividing H; factors [L, H]: what each
+    head's logits are multiplied by."""
+    shared = {name: arrays[name] for name in ("W_K", "W_V", "b_K", "b_V")}
+    H = arrays["W_Q"].shape[1]
     queries = {"W_Q": arrays["W_Q"] * factors[:, :, None, None], "b_Q": arrays["b_Q"] * factors[:, :, None]}
-    return {**arrays, **queries}
+    return {**arrays, **queries, **{name: np.repeat(x, H // x.shape[1], axis=1) for name, x in shared.items()}}
 
 
 @one_line
 @dataclass(frozen=True, eq=False)
 class Reading:
-    """A model as it was read. arrays: W_E [V, D], W_pos [P, D], W_U [D, O], b_U [O], and per layer W_Q [L, H, D, d], W_K, W_V
-    [L, G, D, d], W_O [L, H, d, D], b_Q [L, H, d], b_K, b_V [L, G, d], b_O [L, D], the logits' factor in W_Q
-    and b_Q; context: the longest to try where E has no positions. facts: every field that changes outputs, as it was taken and
-    on whose word; unknown: those that nobody says. witness: the live module whose outputs were compared, None where
-    there is nothing but the reading; coverage: on which inputs; forward: the module's own; difference: the largest relative
-    one. ids [V]: of a part of a model (`first_layer`), the model's own token ids; tokens are then numbers 0 ... V-1, W_E has a
-    row for each token at each position, and P is `context`. mlp: of each layer, behind its attention."""
+    """A model as it was read.
+
+    arrays: W_E [V, D], W_pos [P, D], W_U [D, O], b_U [O], and per layer W_Q, W_K, W_V [L, H, D, d] (shared keys and values are
+    repeated), W_O [L, H, d, D], b_Q, b_K, b_V [L, H, d], b_O [L, D]; the factor of the logits is in W_Q and b_Q.
+    context: the longest to try where E has no positions. mlp: of each layer, behind its attention.
+    facts: what changes outputs, as it was taken and on whose word; unknown: what nobody says.
+    witness: the live module whose outputs were compared, None if there is only the reading; coverage: on which inputs; forward:
+    the module's own; difference: the largest relative one.
+    ids [V]: of a part of a model (`first_layer`), the model's own token ids. Tokens are then numbers 0 ... V-1, W_E has a row
+    for each token at each position, and P is `context`.
+    """
 
     family: str
     title: str
@@ -80,11 +87,6 @@ class Reading:
     def d_in(self) -> int:
         """Rows of E: V + P, or V P."""
         return len(self.arrays["W_E"]) + len(self.arrays["W_pos"])
-
-    @property
-    def kv_heads(self) -> int:
-        """G, heads that have keys and values of their own."""
-        return int(self.arrays["W_K"].shape[1])
 
     @property
     def shape(self) -> Shape:
@@ -127,7 +129,7 @@ class Reading:
         return f"{what}, by {notion}: compared with {self.witness}{seen}"
 
     def original(self, tokens: np.ndarray, kernel: Kernel | None = None) -> np.ndarray:
-        """Logits [n, d_out] of tokens [n] by the model's own formulas, as they were read, in the file's grouping."""
+        """Logits [n, d_out] of tokens [n] by the model's own formulas, as they were read."""
         a, places = self.arrays, np.arange(len(tokens))
         attention = self.attention if kernel is None else kernel
         x = a["W_E"][self._token_rows(tokens)]
@@ -137,8 +139,7 @@ class Reading:
             W_Q, W_K, W_V, W_O, b_Q, b_K, b_V, b_O = (a[name][layer] for name in LAYER_ROLES)
             added = np.broadcast_to(b_O, x.shape)
             for head in range(len(W_Q)):
-                group = head * len(W_K) // len(W_Q)
-                q, k, v = (x @ W[g] + b[g] for W, b, g in ((W_Q, b_Q, head), (W_K, b_K, group), (W_V, b_V, group)))
+                q, k, v = (x @ W[head] + b[head] for W, b in ((W_Q, b_Q), (W_K, b_K), (W_V, b_V)))
                 added = added + attention(q, k, places, layer=layer, head=head) @ v @ W_O[head]
             x = x + added if self.stream else added
             x = x if self.mlp is None else x + self.mlp(x, layer)
@@ -169,11 +170,9 @@ class Reading:
         return x
 
     def target(self) -> BiasedTarget:
-        """The target: shared keys and values repeated, positions' rows below the tokens' in W_E."""
+        """The target: positions' rows below the tokens' in W_E."""
         a = self.arrays
-        repeats = a["W_Q"].shape[1] // self.kv_heads
-        arrays = {name: np.repeat(a[name], repeats, axis=1) for name in ("W_K", "W_V", "b_K", "b_V")}
-        arrays |= {name: a[name] for name in ("W_Q", "b_Q", "W_O", "b_O", "W_U", "b_U")}
+        arrays = {name: a[name] for name in (*LAYER_ROLES, "W_U", "b_U")}
         arrays["W_E"] = np.concatenate([a["W_E"], a["W_pos"]])
         constant = np.zeros(self.d_in)
         constant[: len(a["W_E"])] = 1
