@@ -175,7 +175,7 @@ DOCUMENTS = {
     "a grid that is absent": (["sweep", "no.toml"], 2, "cannot read no.toml"),
     "a grid of garbage": (["sweep", "garbage.toml"], 2, "not TOML"),
     "a grid left open": (["sweep", "open.toml"], 2, "not TOML"),
-    "results that are a file": (["tables", "--results", "old.json"], 2, "is a file; name the folder"),
+    "results that are a file": (["tables", "--results", "old.json"], 2, "is no folder"),
     "a run folder that is a file": (["train", "parentheses/sparse/attention", "-o", "old.json"], 2, "name a folder"),
     "a results folder that is a file": (
         ["train", "parentheses/sparse/attention", "--results", "old.json"],

@@ -276,7 +276,7 @@ def test_an_embedding_is_joined_to_its_own_draw_alone(tmp_path, monkeypatch, cap
     assert run(["embed", "random", "T.safetensors", "--seed", "3", "-o", "E.safetensors"]) == 0
     given = ["random", "--target", "T.safetensors", "--embedding", "E.safetensors", "--context", "4"]
     capsys.readouterr()
-    for command in ("emulate",):
+    for command in ("emulate", "enclose"):
         for other, message in (
             ([], "seed 3, not 0: say --seed 3"),
             (["--seed", "4"], "seed 3, not 4"),
@@ -285,7 +285,7 @@ def test_an_embedding_is_joined_to_its_own_draw_alone(tmp_path, monkeypatch, cap
         ):
             assert run([command, *given, *other]) == 2, other
             assert f"found for random with {message}" in capsys.readouterr().err
-        assert run([command, *given, "--seed", "3"]) == 0
+        assert run([command, *given, "--seed", "3", *(["--digits", "5"] if command == "enclose" else [])]) == 0
 
 
 def test_an_embedding_is_joined_to_its_own_host_alone(two_hosts, capsys):
@@ -301,7 +301,7 @@ def test_an_embedding_is_joined_to_its_own_host_alone(two_hosts, capsys):
 
 COMPARED = [
     [name, "host2.safetensors", "--target", "t.safetensors", "--embedding", "E.safetensors", "--context", "1"]
-    for name in ("emulate",)
+    for name in ("emulate", "enclose")
 ]
 
 

@@ -11,8 +11,15 @@ import typer
 from utfproof.attention import KERNEL_NAMES
 from utfproof.cli import options
 from utfproof.cli.outcome import Outcome
-from utfproof.commands.hosts import agree_with, drawn_shape, host_digest, is_host_file, load_host
-from utfproof.commands.readings import TargetFile
+from utfproof.commands.hosts import (
+    agree_with,
+    drawn_shape,
+    host_digest,
+    is_host_file,
+    load_host,
+    read_own_embedding,
+)
+from utfproof.commands.readings import EmbeddingFile, TargetFile
 from utfproof.errors import MalformedInput, NotDefined
 from utfproof.shapes import Shape
 from utfproof.systems import Target, Universal
@@ -39,6 +46,7 @@ def enclose(
     m: options.M = None,
     residual: options.StoredResidual = None,
     target: TargetFile = None,
+    embedding: EmbeddingFile = None,
     seed: options.Seed = 0,
     law: options.Law = "uniform",
     dtype: options.Dtype = "float64",
@@ -61,6 +69,8 @@ def enclose(
     dimensions = [heads, layers, head_dim, d_in, d_out]
     targets: Target | BiasedTarget | Shape
     if target is None:
+        if embedding is not None:
+            raise MalformedInput("--embedding belongs to one target: pass --target as well")
         targets = drawn_shape(host, dimensions, residual, max_memory)
     else:
         targets = read_target(target, layers=layers, residual=residual, max_memory=max_memory)
@@ -77,15 +87,17 @@ def enclose(
         raise MalformedInput(f"an enclosure is for softmax attention, got --attention {attention}")
     enclosure.require_size(machine, one, context, enclosure.first_bits(digits), max_memory)
     name = attention_name(kernel, machine.shape.heads)
-    X, solved = (
-        random_input(machine.shape, context, seed),
-        enclosure.exact_embedding(machine, one, max_memory=max_memory),
-    )
-    found = enclosure.enclose(machine, one, solved.E, X, kernel, digits, max_memory=max_memory)
+    X = random_input(machine.shape, context, seed)
+    if embedding is None:
+        solved = enclosure.exact_embedding(machine, one, max_memory=max_memory)
+        E, method = solved.E, f"exact ({solved.method})"
+    else:
+        E, method = read_own_embedding(embedding, host, machine, drawn, max_memory), "given"
+    found = enclosure.enclose(machine, one, E, X, kernel, digits, max_memory=max_memory)
     files = []
     if output is not None:
         named = named_host(host, machine, drawn, max_memory)
-        made = enclosure_certificate(named, machine, one, solved.E, X, kernel, found)
+        made = enclosure_certificate(named, machine, one, E, X, kernel, found)
         if bool(made.document["shape"].get("residual")) != machine.shape.residual:
             raise NotDefined(
                 f"a certificate of kind enclosure cannot say what stream there is at {machine.shape}; leave -o out"
@@ -101,7 +113,7 @@ def enclose(
         "precision_bits": found.precision_bits,
         "attention": name,
         "context": context,
-        "embedding": f"exact ({solved.method})",
+        "embedding": method,
         "shape": machine.shape.document(machine.m),
         "files": files,
     }
@@ -110,7 +122,7 @@ def enclose(
         "max |UTF(X, E) - T(X)|": f"at most {high}" if within else f"between {low} and {high}",
         "shape": f"{machine.shape}, m = {machine.m}",
         "run": f"one target, one input of n = {context}, attention {name}",
-        "E": document["embedding"],
+        "E": method,
         "arithmetic": f"balls of {found.precision_bits} bits; every rounding is enclosed",
         "means": "a statement about this target, E and X only, not about universality",
         **({"certificate": ", ".join(files)} if files else {}),
