@@ -5,13 +5,11 @@ for one target. For the two hosts below M it fills in E by formula instead, and 
 """
 
 from utfproof.matching.equations import (
-    SuffixStack,
     distance_bound,
     exact_target,
     isolating_target,
     r_all,
     refuting_column,
-    suffix_stacks,
     w_all,
 )
 from utfproof.matching.floats import Embedding, FloatSolver
@@ -21,7 +19,6 @@ __all__ = [
     "Embedder",
     "Embedding",
     "FloatSolver",
-    "SuffixStack",
     "distance_bound",
     "embed",
     "exact_target",
@@ -29,6 +26,5 @@ __all__ = [
     "r_all",
     "refuting_column",
     "require_same_class",
-    "suffix_stacks",
     "w_all",
 ]

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from fractions import Fraction
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -33,59 +33,11 @@ def _held(matrix: Any) -> Any:
     return matrix.materialise() if hasattr(matrix, "materialise") else _widened_array(matrix)
 
 
-class SuffixStack(NamedTuple):
-    """Everything that reads the stream before `layer` (0-based): `columns` [m, ...] in blocks R_u R_Q^{t,h}, R_u R_K^{t,h}
-    and R_u U, with u the letters of the layers from `layer` on.
-
-    Per block: kind (0 Q, 1 K, 2 OV), length (letters of its word, for Q and K with the reading head), word (its number in
-    canonical order).
-    """
-
-    layer: int
-    columns: Any
-    kind: np.ndarray
-    length: np.ndarray
-    word: np.ndarray
-
-    def widths(self, shape: Shape) -> np.ndarray:
-        """Columns of each block."""
-        return np.where(self.kind == 2, shape.d_out, shape.head_dim)
-
-    def repeats(self, shape: Shape) -> bool:
-        """Whether a row of these index maps has two ones in one block."""
-        rows, columns = self.columns.coordinates()
-        blocks = np.repeat(np.arange(len(self.kind)), self.widths(shape))[columns]
-        return len(np.unique(blocks * self.columns.shape[0] + rows)) < len(rows)
-
-
-def suffix_stacks(host: Universal) -> Iterator[SuffixStack]:
-    """The stacks S_L = [U], ..., S_0 from the last layer backwards: S_l = [R_Q^l, R_K^l, R_V^{l,0} S_{l+1}, R_V^{l,1} S_{l+1},
-    ...], one product per layer and head, never word by word; with a residual stream S_{l+1} itself comes first of these."""
-    host.require_attention_only("R_all")
-    shape, H = host.shape, host.shape.heads
-    kind, length, word = np.array([2]), np.array([0]), np.array([0])
-    columns = _held(host.U)
-    yield SuffixStack(host.shape.layers, columns, kind, length, word)
-    large = hasattr(columns, "dtype") and 2.0 * host.m * host.m * shape.d_out * shape.letters**shape.layers > LARGE
-    for layer in staged("R_all", reversed(range(shape.layers)), shape.layers, unit="layers", large=large):
-        maps = [host.maps(layer, head) for head in range(H)]
-        parts = [*(_held(entry.query) for entry in maps), *(_held(entry.key) for entry in maps)]
-        if shape.residual:
-            parts.append(columns)
-        for entry in maps:
-            product = columns
-            for matrix in reversed(entry.value):
-                product = _held(matrix) @ product
-            parts.append(product)
-        columns = hstack(parts)
-        kind, length, word = blocks_before(shape, kind, length, word)
-        yield SuffixStack(layer, columns, kind, length, word)
-
-
 def blocks_before(
     shape: Shape, kind: np.ndarray, length: np.ndarray, word: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Kind, length and word of a stack's blocks, from those of the stack one layer later (see `SuffixStack`)."""
+    """Kind, length and word of the blocks of S_l in `r_all`, from those of S_{l+1}: kind 0 Q, 1 K, 2 OV; letters of the
+    block's word, for Q and K with the reading head; its number in canonical order."""
     heads, letters = np.arange(shape.heads), np.arange(shape.letters)
     # words of a block's length: the reading letter of a query or key is a head
     count = np.where(kind == 2, shape.letters**length, shape.heads * shape.letters ** np.maximum(length - 1, 0))
@@ -97,13 +49,31 @@ def blocks_before(
 def r_all(host: Universal) -> Any:
     """R_all [m, M] in canonical column order, in the host's own arithmetic (a SelectionMatrix for index-map hosts).
 
-    The last of the suffix stacks, its blocks put in canonical order once, at the end.
+    From the last layer backwards, one product per layer and head, never word by word: S_L = [U] and
+    S_l = [R_Q^l, R_K^l, R_V^{l,0} S_{l+1}, R_V^{l,1} S_{l+1}, ...]; with a residual stream S_{l+1} itself comes first of these.
+    S_l is everything that reads the stream before layer l. The blocks of S_0 are put in order once, at the end.
     """
     if not isinstance(host, Universal):
         raise MalformedInput(f"R_all is a host's, got a {type(host).__name__}")
-    *_, stack = suffix_stacks(host)
-    order = canonical_order(stack.kind, stack.length, stack.word)
-    return take_column_blocks(stack.columns, stack.widths(host.shape), order)
+    host.require_attention_only("R_all")
+    shape = host.shape
+    kind, length, word = np.array([2]), np.array([0]), np.array([0])
+    columns = _held(host.U)
+    large = hasattr(columns, "dtype") and 2.0 * host.m * host.m * shape.d_out * shape.letters**shape.layers > LARGE
+    for layer in staged("R_all", reversed(range(shape.layers)), shape.layers, unit="layers", large=large):
+        maps = [host.maps(layer, head) for head in range(shape.heads)]
+        parts = [*(_held(entry.query) for entry in maps), *(_held(entry.key) for entry in maps)]
+        if shape.residual:
+            parts.append(columns)
+        for entry in maps:
+            product = columns
+            for matrix in reversed(entry.value):
+                product = _held(matrix) @ product
+            parts.append(product)
+        columns = hstack(parts)
+        kind, length, word = blocks_before(shape, kind, length, word)
+    widths = np.where(kind == 2, shape.d_out, shape.head_dim)
+    return take_column_blocks(columns, widths, canonical_order(kind, length, word))
 
 
 def canonical_order(kind: np.ndarray, length: np.ndarray, word: np.ndarray) -> np.ndarray:
