@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from safetensors.numpy import save_file
-from test_import import KNOWN, relative_difference
+from test_import import KNOWN, relative_difference, transformer_lens
 
 from utfproof.cli.app import run
 from utfproof.errors import CannotCarry, MalformedInput, ResourceLimit
@@ -257,6 +257,65 @@ def test_tensors_that_are_not_dense_numbers():
 def test_what_is_of_no_family():
     with pytest.raises(MalformedInput, match="is read by from_parts"):
         from_model(pytest.importorskip("torch").nn.Linear(2, 2))
+
+
+def rotated(x):
+    """[B, n, H, d] turned by positions, coordinates i and i + 1 together, the last two left alone."""
+    import torch
+
+    angles = torch.arange(x.shape[1], dtype=x.dtype)[:, None, None] * torch.tensor([1.0, 0.3], dtype=x.dtype)
+    a, b, rest = x[..., :4:2], x[..., 1:4:2], x[..., 4:]
+    pair = torch.stack([a * angles.cos() - b * angles.sin(), a * angles.sin() + b * angles.cos()], -1).flatten(-2)
+    return torch.cat([pair, rest], -1)
+
+
+def hidden(z, window=99):
+    import torch
+
+    distance = torch.arange(z.shape[-1])[:, None] - torch.arange(z.shape[-1])
+    return z.masked_fill((distance < 0) | (distance >= window), float("-inf"))
+
+
+def alibi(z):
+    import torch
+
+    distance = torch.arange(z.shape[-1])[:, None] - torch.arange(z.shape[-1])
+    return hidden(z / 2 - torch.tensor([0.5, 0.1])[:, None, None] * distance)
+
+
+MEASURED = {  # what queries and keys, then logits go through, and how it is said
+    "rotary": (rotated, lambda z: hidden(0.3 * z), "rotary on 4 coordinates, adjacent pairs"),
+    "window": (lambda x: x, lambda z: hidden(z, 5), "window 5"),
+    "cap": (lambda x: x, lambda z: hidden(2 * (z / 2).tanh()), "logits capped at 2"),
+    "bias": (lambda x: x, alibi, "a bias for each pair"),
+}
+
+
+@pytest.mark.parametrize("case", MEASURED)
+def test_what_a_live_model_does_to_its_logits_is_measured(case):
+    """TransformerLens' names with grouped keys; each head's logits are what the module computes."""
+    torch = pytest.importorskip("torch")
+    turn, logits, words = MEASURED[case]
+    stored = {n: torch.from_numpy(a) for n, a in transformer_lens(H=2, G=1, d=6, D=5, P=0).items()}
+
+    class Lens(torch.nn.Module):
+        def forward(self, tokens):
+            x = stored["embed.W_E"][tokens]
+            for layer in range(2):
+                w = {n.split(".attn.")[1]: t for n, t in stored.items() if n.startswith(f"blocks.{layer}.")}
+                q = torch.einsum("bnD,hDd->bnhd", x, w["W_Q"]) + w["b_Q"]
+                k, v = (torch.einsum("bnD,hDd->bnhd", x, w[f"_W_{c}"]) + w[f"_b_{c}"] for c in "KV")
+                k, v = (part.repeat(1, 1, 2, 1) for part in (k, v))
+                pattern = logits(torch.einsum("bihd,bjhd->bhij", turn(q), turn(k))).softmax(-1)
+                x = x + torch.einsum("bhij,bjhd,hdD->biD", pattern, v, w["W_O"]) + w["b_O"]
+            return x @ stored["unembed.W_U"] + stored["unembed.b_U"]
+
+        def state_dict(self):
+            return stored
+
+    found = from_model(Lens())
+    assert words in found.facts["attention"]
+    assert embed_model(found).agreement.relative_difference < 1e-10
 
 
 def test_a_model_by_its_parts():

@@ -47,7 +47,7 @@ def whole_model(module: Any, seed: int = 0) -> Reading:
     twin = in_float64(module)
     file, forward = live_tensors(twin), module_outputs(twin)
     family = recognise(file)
-    heads = _calls(twin, np.zeros((1, 1), dtype=np.int64))[0].queries.shape[1]
+    heads = _calls(twin, np.zeros((1, 2), dtype=np.int64))[0].queries.shape[1]
     arrays = read_arrays(file, family, heads, BUFFERS)
     tokens, calls = _sampled(twin, arrays, np.random.default_rng(seed))
     if len(calls) != len(arrays["W_Q"]):
