@@ -109,3 +109,9 @@ def test_the_command_names_obstacles_and_claims_nothing(tmp_path, capsys):
     assert "acts as" not in out
     assert run(["inspect", str(TRAINED)]) == 2
     assert run(["inspect", str(tmp_path / "absent.safetensors")]) == 2
+
+
+def test_a_target_of_the_package_is_inspected_layer_by_layer(cli):
+    assert cli("build", "target", "-H", 2, "-L", 3, "-d", 2, "--d-in", 3, "-o", "t.safetensors")[0] == 0
+    code, out, _ = cli("inspect", "t.safetensors", "--json")
+    assert (code, json.loads(out)["shape"]["layers"]) == (0, 3)

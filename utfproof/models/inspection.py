@@ -73,7 +73,9 @@ def skeleton(file: TensorFile, heads: int | None, kv_heads: int | None = None) -
     if prefixes := layer_prefixes(file, ("W_Q", "W_O")):
         own = "" if prefixes[0] + "W_K" in file.tensors else "_"
         parts = [[as_float64(file, at + name) for at in prefixes] for name in ("W_Q", f"{own}W_K", f"{own}W_V", "W_O")]
-        W_Q, W_K, W_V, W_O = (np.stack(part) for part in parts)
+        W_Q, W_K, W_V, W_O = (np.stack(part) if part[0].ndim == 3 else part[0] for part in parts)
+        if not W_Q.ndim == W_K.ndim == W_V.ndim == W_O.ndim == 4:
+            raise file.refuse("expected W_Q, W_K, W_V [H, D, d] and W_O [H, d, D] for each layer")
     else:
         if heads is None:
             raise file.refuse("its tensors do not show the number of heads: pass --heads (and --kv-heads)")
