@@ -69,8 +69,6 @@ def test_rows_of_targets_are_their_w_all(dims, residual, tied):
     assert np.array_equal(target_rows(targets, p, Notion.SHARED_ATTENTION, "E"), outputs)
     both = outputs.reshape(3, shape.d_in, longest, shape.d_out).transpose(0, 1, 3, 2).reshape(-1, longest)
     assert np.array_equal(target_rows(targets, p, Notion.SHARED_ATTENTION, "E and U"), both)
-    with pytest.raises(MalformedInput, match="do not fit 64 bits"):
-        target_rows(targets, 2**61 - 1)
 
 
 @pytest.mark.parametrize(("notion", "targets", "free", "dims", "least"), LOWER)
@@ -241,10 +239,10 @@ def test_null_vectors_of_constructions(tmp_path):
 @pytest.mark.parametrize(
     ("R_V", "shape", "tied", "error", "message"),
     [
-        (np.ones((2, 2, 2)), Shape(2, 3, 1, 1), True, MalformedInput, "integer matrices"),
-        (np.ones((3, 2, 2), dtype=int), Shape(2, 3, 1, 1), True, MalformedInput, "3 heads, expected 2"),
-        (np.ones((2, 2, 2, 2), dtype=int), Shape(2, 3, 1, 1), False, MalformedInput, "2 layers, expected 3"),
-        (np.ones((2, 2, 3), dtype=int), Shape(2, 3, 1, 1), True, MalformedInput, "square"),
+        (np.ones((2, 2, 2)), Shape(2, 3, 1, 1), True, MalformedInput, "must hold integer matrices"),
+        (np.ones((3, 2, 2), dtype=int), Shape(2, 3, 1, 1), True, MalformedInput, r"got \[1, 3\]"),
+        (np.ones((2, 2, 2, 2), dtype=int), Shape(2, 3, 1, 1), False, MalformedInput, r"got \[2, 2\]"),
+        (np.ones((2, 2, 3), dtype=int), Shape(2, 3, 1, 1), True, MalformedInput, r"of \(2, 3\)"),
         (np.ones((2, 50, 50), dtype=int), Shape(2, 10, 1, 1), True, ResourceLimit, "null vector"),
     ],
 )

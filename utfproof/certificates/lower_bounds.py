@@ -8,27 +8,19 @@ from typing import Any
 
 import numpy as np
 
-from utfproof.certificates.dimensions import (
-    ALL_TIED,
-    ALL_UNTIED,
-    BOTH,
-    GENERIC_TIED,
-    GENERIC_UNTIED,
-    require_every,
-)
+from utfproof.certificates.dimensions import ALL_TIED, ALL_UNTIED, BOTH, GENERIC_TIED, GENERIC_UNTIED
 from utfproof.certificates.format import Certificate, certificate, integer, pairs
 from utfproof.constructions.random import integer_target
 from utfproof.errors import MalformedInput, ResourceLimit, Undecided
 from utfproof.exact import gfp, rational
-from utfproof.ground.arrays import exact
 from utfproof.ground.notions import Notion
 from utfproof.ground.resources import require_memory
-from utfproof.ground.selection import SelectionMatrix
 from utfproof.shapes import Shape, matching_dimension, positive_integer, require_plain, require_words
-from utfproof.systems import Target
+from utfproof.systems import Target, dense
 
 TARGET_BOUND = 16
 """Drawn targets have weights in -16 ... 16: generic enough for spans, and short in a certificate."""
+PRIME = gfp.DEFAULT_PRIMES[0]
 NULL_ENTRIES = 10**6
 """Largest m^2 H^L whose null vector is computed over the rationals."""
 
@@ -39,46 +31,37 @@ NULL_ENTRIES = 10**6
 def target_entries(target: Target) -> list[list[Any]]:
     """[tensor, l, h, i, j, v] for the nonzero entries, as section 10.2 writes them. MalformedInput for targets that are
     not of width d_in = d_out or not of integers."""
-    if target.W_E is not None or target.W_U is not None:
-        raise MalformedInput("a span certificate holds targets of width d_in = d_out, without W_E and W_U")
+    names = ("W_K", "W_O", "W_Q", "W_V")
+    tables = {name: np.asarray(getattr(target, name)) for name in names}
+    whole = all(isinstance(v, int | np.integer) for array in tables.values() for v in array.reshape(-1))
+    if target.W_E is not None or target.W_U is not None or not whole:
+        raise MalformedInput("a certificate holds integer targets of width d_in = d_out, without W_E and W_U")
     entries: list[list[Any]] = []
-    for tensor in ("W_K", "W_O", "W_Q", "W_V"):
-        array = np.asarray(getattr(target, tensor))
-        if array.dtype.kind not in "Oiu" or not all(isinstance(v, int | np.integer) for v in array.reshape(-1)):
-            raise MalformedInput(f"a span certificate holds integer targets; {tensor} has other entries")
-        table = array[None] if target.tied else array
-        for index in np.ndindex(table.shape):
-            value = int(table[index])
-            if value:
-                layer, head, i, j = index
-                entries.append([tensor, 0 if target.tied else layer + 1, head, i, j, integer(value)])
+    for name, array in tables.items():
+        for layer, head, i, j in np.argwhere(array[None] if target.tied else array).tolist():
+            value = array[head, i, j] if target.tied else array[layer, head, i, j]
+            entries.append([name, 0 if target.tied else layer + 1, head, i, j, integer(int(value))])
     return entries
 
 
 def target_rows(
     targets: Sequence[Target], p: int, notion: Notion = Notion.MATCHING, free: str | None = None
 ) -> np.ndarray:
-    """Rows modulo p that the targets make a host's dimension bound, centred residues in float64: by matching all rows of the
+    """Rows modulo p that the targets make a host's dimension bound, centred residues: by matching all rows of the
     W_all [targets * d_in, M]; for shared attention with E free the rows of their output columns [targets * d_in, d_in H^L];
     with E and U free the entries ((M_w)_ij)_w [targets * d_in^2, H^L]."""
-    shape, count = targets[0].shape, len(targets)
-    b, tied = shape.d_in, targets[0].tied
-    if max(b, shape.head_dim) * (p - 1) ** 2 >= 2**63:
-        raise MalformedInput(
-            f"products modulo {p} of {b} x {b} matrices do not fit 64 bits; use a prime below 2^31 / d_in"
-        )
+    shape, count, tied = targets[0].shape, len(targets), targets[0].tied
+    b, eye = shape.d_in, np.eye(shape.d_in, dtype=np.int64)
 
     def residues(tensor: str) -> np.ndarray:
-        """[targets, L or 1, H, rows, columns], 0 ... p-1."""
+        """[targets, L or 1, H, rows, columns], 0 ... p-1, whose products fit 64 bits."""
         found = np.array([np.asarray(getattr(target, tensor), dtype=object) for target in targets]) % p
         return (found[:, None] if tied else found).astype(np.int64)
 
     readers, values = [residues("W_Q"), residues("W_K")], residues("W_V") @ residues("W_O") % p
     if shape.residual:
-        values = np.concatenate(
-            [np.broadcast_to(np.eye(b, dtype=np.int64), (*values.shape[:2], 1, b, b)), values], axis=2
-        )
-    products = np.broadcast_to(np.eye(b, dtype=np.int64), (count, 1, b, b))  # [targets, words, d_in, d_in]
+        values = np.concatenate([np.broadcast_to(eye, (*values.shape[:2], 1, b, b)), values], axis=2)
+    products = np.broadcast_to(eye, (count, 1, b, b))  # [targets, words, d_in, d_in]
     read: list[list[np.ndarray]] = [[], []]
     for layer in range(shape.layers):
         at = 0 if tied else layer
@@ -93,56 +76,39 @@ def target_rows(
     return np.asarray(gfp.residues(rows, p))
 
 
-def _span_shape(shape: Shape, notion: Notion, free: str | None) -> tuple[int, int]:
-    """Columns of `target_rows`, and rows for each target. NotDefined for shared attention with a residual stream."""
+def span_columns(shape: Shape, notion: Notion, free: str | None) -> tuple[int, int]:
+    """Columns of `target_rows`, the largest dimension that targets can span, and rows for each target. NotDefined for shared
+    attention with a residual stream."""
+    require_words(shape)
     if notion is Notion.MATCHING:
         return matching_dimension(shape), shape.d_in
     require_plain(shape, "the span by shared attention")
     return (shape.leaves, shape.d_in**2) if free == BOTH else (shape.d_in * shape.leaves, shape.d_in)
 
 
-def span_columns(shape: Shape, notion: Notion, free: str | None) -> int:
-    """Columns of `target_rows`: the largest dimension that targets can span."""
-    require_words(shape)
-    return _span_shape(shape, notion, free)[0]
-
-
-def span_dimension(
-    shape: Shape,
-    *,
-    tied: bool,
-    seed: int = 0,
-    prime: int = gfp.DEFAULT_PRIMES[0],
-    notion: Notion = Notion.MATCHING,
-    free: str | None = None,
-) -> int:
+def span_dimension(shape: Shape, *, tied: bool, notion: Notion = Notion.MATCHING, free: str | None = None) -> int:
     """Rank modulo a prime of the `target_rows` of random small targets, drawn until doubling their number adds nothing.
 
     Always a lower bound for the dimension that all targets of the class span (and for every host's m by matching, or for
     shared attention with E free; for its m^2 with E and U free); the dimension itself except with small probability.
     """
-    found, drawn, count = 0, 0, 2
-    columns, height = _span_shape(shape, notion, free)
+    found, first, count = 0, 0, 2
+    columns, height = span_columns(shape, notion, free)
     rows: list[np.ndarray] = []
     while True:
-        targets = _drawn(shape, tied, seed, count, columns, height, first=drawn)
-        rows.append(target_rows(targets, prime, notion, free))
-        drawn = count
-        rank = gfp.rank(np.concatenate(rows), prime)
+        rows.append(target_rows(_drawn(shape, tied, first, count, columns * height), PRIME, notion, free))
+        rank = gfp.rank(np.concatenate(rows), PRIME)
         if rank in (found, columns):
             return rank
-        found, count = rank, 2 * count
+        found, first, count = rank, count, 2 * count
 
 
-def _drawn(
-    shape: Shape, tied: bool, seed: int, count: int, columns: int, height: int, *, first: int = 0
-) -> list[Target]:
-    """The first `count` targets of a seed below 2^32, from number `first` on; ResourceLimit before they fill memory."""
-    require_words(shape)
+def _drawn(shape: Shape, tied: bool, first: int, count: int, size: int) -> list[Target]:
+    """Targets first ... count - 1, with `size` entries of rows each; ResourceLimit before they fill memory."""
     if shape.d_in != shape.d_out:
         raise MalformedInput(f"span certificates are for d_in = d_out, got {shape}")
-    require_memory(200 * count * height * columns, f"{count} targets at {shape}, {columns} columns,")
-    return [integer_target(shape, (seed << 32) + i, tied=tied, bound=TARGET_BOUND) for i in range(first, count)]
+    require_memory(200 * count * size, f"{count} targets at {shape}")
+    return [integer_target(shape, seed, tied=tied, bound=TARGET_BOUND) for seed in range(first, count)]
 
 
 def span_certificate(
@@ -151,9 +117,6 @@ def span_certificate(
     targets: Sequence[Target] | None = None,
     *,
     tied: bool,
-    every: str = "host",
-    seed: int = 0,
-    prime: int = gfp.DEFAULT_PRIMES[0],
     notion: Notion = Notion.MATCHING,
     free: str | None = None,
     generic: bool = False,
@@ -165,43 +128,31 @@ def span_certificate(
     Raises Undecided where the rank found is not above, MalformedInput for targets of another shape, width or class.
     """
     m = positive_integer("m", m)
-    require_every(every)
     if notion is not Notion.MATCHING and not (generic and notion is Notion.SHARED_ATTENTION):
         raise MalformedInput("span certificates are for matching, and for shared attention with generic targets")
     most = m * m if free == BOTH else m
-    chosen = _searched(shape, most, tied, seed, prime, notion, free) if targets is None else list(targets)
-    for target in chosen:
-        if target.shape != shape or target.tied is not tied:
-            raise MalformedInput(f"a target of the span is not of the class {'tied' if tied else 'untied'} at {shape}")
-    rank = gfp.rank(target_rows(chosen, prime, notion, free), prime) if chosen else 0
+    chosen = _searched(shape, most, tied, notion, free) if targets is None else list(targets)
+    if any(target.shape != shape or target.tied is not tied for target in chosen):
+        raise MalformedInput(f"a target of the span is not of the class {'tied' if tied else 'untied'} at {shape}")
+    rank = gfp.rank(target_rows(chosen, PRIME, notion, free), PRIME) if chosen else 0
     if rank <= most:
         raise Undecided(f"the rows of the targets found have rank {rank} at {shape}, not above {most}: nothing follows")
-    return certificate(
-        "lower-bound",
-        shape,
-        m,
-        {"every": every},
-        {"method": "span", "prime": prime, "targets": [target_entries(target) for target in chosen]},
-        notion=notion,
-        targets=(GENERIC_TIED if tied else GENERIC_UNTIED) if generic else (ALL_TIED if tied else ALL_UNTIED),
-        free=free,
-    )
+    evidence = {"method": "span", "prime": PRIME, "targets": [target_entries(target) for target in chosen]}
+    wanted = (GENERIC_TIED if tied else GENERIC_UNTIED) if generic else (ALL_TIED if tied else ALL_UNTIED)
+    return certificate("lower-bound", shape, m, {"every": "host"}, evidence, notion=notion, targets=wanted, free=free)
 
 
-def _searched(
-    shape: Shape, most: int, tied: bool, seed: int, prime: int, notion: Notion, free: str | None
-) -> list[Target]:
+def _searched(shape: Shape, most: int, tied: bool, notion: Notion, free: str | None) -> list[Target]:
     """Random targets, doubled in number while that helps; then those that the first most + 1 independent rows come from."""
-    columns, height = _span_shape(shape, notion, free)
+    columns, height = span_columns(shape, notion, free)
     if most >= columns:
         raise Undecided(f"{most} is not below the {columns} columns at {shape}: no rows have a larger rank")
     count, before = -(-(most + 1) // height), -1
     while True:
-        targets = _drawn(shape, tied, seed, count, columns, height)
-        independent = gfp.rank_profile(target_rows(targets, prime, notion, free), prime).rows
+        targets = _drawn(shape, tied, 0, count, columns * height)
+        independent = gfp.rank_profile(target_rows(targets, PRIME, notion, free), PRIME).rows
         if len(independent) > most:
-            needed = sorted({row // height for row in independent[: most + 1]})
-            return [targets[i] for i in needed]
+            return [targets[i] for i in sorted({row // height for row in independent[: most + 1]})]
         if len(independent) == before:
             raise Undecided(
                 f"{'tied' if tied else 'untied'} targets at {shape} were found to span {before} dimensions, not more "
@@ -230,12 +181,15 @@ def null_vector_certificate(R_V: Any, shape: Shape, *, tied: bool) -> Certificat
     matrices of one size, ResourceLimit beyond the size that is solved or written.
     """
     require_words(require_plain(shape, "the null vector of a shared-attention host"))
-    grid = [_integer_matrices(R_V, shape, "R_V")] if tied else [_integer_matrices(row, shape, "R_V") for row in R_V]
-    if len(grid) != (1 if tied else shape.layers):
-        raise MalformedInput(f"R_V has {len(grid)} layers, expected {1 if tied else shape.layers}")
-    m = len(grid[0][0])
-    if any(value.shape != (m, m) for row in grid for value in row):
-        raise MalformedInput("the matrices of R_V are not all square of one size")
+    grid = [[np.asarray(dense(value), dtype=object) for value in row] for row in ([R_V] if tied else R_V)]
+    m, layers = len(grid[0][0]), 1 if tied else shape.layers
+    whole = all(isinstance(x, int) for row in grid for value in row for x in value.reshape(-1))
+    square = all(value.shape == (m, m) for row in grid for value in row)
+    if len(grid) != layers or {len(row) for row in grid} != {shape.heads} or not square or not whole:
+        raise MalformedInput(
+            f"R_V must hold integer matrices [{layers}, {shape.heads}, m, m], got [{len(grid)}, {len(grid[0])}] of "
+            f"{grid[0][0].shape}"
+        )
     if m * m * shape.leaves > NULL_ENTRIES:
         raise ResourceLimit(
             f"the products R_w at {shape}, m = {m}, have {m * m * shape.leaves} entries; a null vector is computed up to "
@@ -245,28 +199,11 @@ def null_vector_certificate(R_V: Any, shape: Shape, *, tied: bool) -> Certificat
     y = rational.kernel_vector(np.stack([product.reshape(-1) for product in products], axis=1))
     if y is None:
         raise Undecided(f"the {len(products)} products R_w are linearly independent at m = {m}: nothing follows")
-    evidence = pairs({i: value for i, value in enumerate(y) if value}, "the null vector")
+    pairs_of_y = pairs({i: value for i, value in enumerate(y) if value}, "the null vector")
+    evidence = {"method": "null-vector", "word": pairs_of_y[0][0], "y": pairs_of_y}
     system = "looped-shared-attention-universal" if tied else "shared-attention-universal"
-    host = {"R_V": [[[[integer(int(x)) for x in row] for row in v] for v in layer] for layer in grid], "system": system}
-    return certificate(
-        "lower-bound",
-        shape,
-        m,
-        host,
-        {"method": "null-vector", "word": evidence[0][0], "y": evidence},
-        notion=Notion.SHARED_ATTENTION,
-        targets=ALL_UNTIED,
-        free=BOTH,
-    )
-
-
-def _integer_matrices(values: Any, shape: Shape, name: str) -> list[np.ndarray]:
-    if len(values) != shape.heads:
-        raise MalformedInput(f"{name} has {len(values)} heads, expected {shape.heads}")
-    matrices = []
-    for value in values:
-        matrix = value.to_dense(object) if isinstance(value, SelectionMatrix) else np.asarray(value)
-        if matrix.ndim != 2 or not all(isinstance(x, int | np.integer) for x in matrix.reshape(-1)):
-            raise MalformedInput(f"{name} must hold integer matrices")
-        matrices.append(exact(np.array([[int(x) for x in row] for row in matrix], dtype=object)))
-    return matrices
+    host = {
+        "R_V": [[[[integer(x) for x in line] for line in value] for value in row] for row in grid],
+        "system": system,
+    }
+    return certificate("lower-bound", shape, m, host, evidence, notion=Notion.SHARED_ATTENTION, free=BOTH)

@@ -23,7 +23,7 @@ from utfproof.ground.notions import Notion
 from utfproof.ground.resources import require_memory
 from utfproof.ground.selection import SelectionMatrix
 from utfproof.matching import r_all
-from utfproof.shapes import Column, Shape, column_index, head_words, tied_targets_dimension
+from utfproof.shapes import Column, Shape, column_index, tied_targets_dimension
 
 WITNESS_PRIMES = (65521, 65519, 65497)
 """The three largest primes below 2^16, for witnesses where small primes fail: 2 bytes an entry."""
@@ -108,22 +108,6 @@ def of_index_map(host: Examined) -> Certificate:
         f"{entry.name} at {shape}, m = {m}: no two columns of R_all are equal, and the certificate kind for full rank is "
         f"specified for {known} only"
     )
-
-
-def reduced_columns(shape: Shape) -> list[int]:
-    """The columns of R_all that can differ for tied hosts with a residual stream, in the order of the certificate format:
-    those of words without the letter 0, for outputs of 0 ... L letters (followed by zeros in R_all)."""
-    places = []
-    for kind in ("Q", "K"):
-        for length in range(1, shape.layers + 1):
-            for word in head_words(shape.heads, length):
-                letters = tuple(h + 1 for h in word)
-                places += [column_index(shape, Column(kind, letters, j)) for j in range(shape.head_dim)]
-    for length in range(shape.layers + 1):
-        for word in head_words(shape.heads, length):
-            letters = tuple(h + 1 for h in word) + (0,) * (shape.layers - length)
-            places += [column_index(shape, Column("OV", letters, j)) for j in range(shape.d_out)]
-    return places
 
 
 # --- a kernel vector ---------------------------------------------------------------------------------------

@@ -26,7 +26,6 @@ from utfproof.certificates.lower_bounds import (
     span_dimension,
     target_entries,
 )
-from utfproof.certificates.rank import reduced_columns
 from utfproof.constructions.random import integer_target
 from utfproof.errors import NotDefined, Undecided
 from utfproof.exact import gfp
@@ -100,16 +99,16 @@ def repetitions(shape: Shape) -> list[list[int]]:
     """e_c - e_c' for every column c whose word has letters 0 to drop, c' being that of the word without them (outputs: with
     them at the end). These are in the kernel of R_all of every tied host with a residual stream, and of W_all of every tied
     target; they span it if the other columns are independent."""
-    M, kept = matching_dimension(shape), reduced_columns(shape)
-    basis = []
-    for index in sorted(set(range(M)) - set(kept)):
+    M, basis = matching_dimension(shape), []
+    for index in range(M):
         kind, word, coordinate = column_at(shape, index)
         letters = tuple(letter for letter in word if letter)
         if kind == "OV":
             letters += (0,) * (len(word) - len(letters))
-        z = [0] * M
-        z[column_index(shape, Column(kind, letters, coordinate))], z[index] = -1, 1
-        basis.append(z)
+        if letters != word:
+            z = [0] * M
+            z[column_index(shape, Column(kind, letters, coordinate))], z[index] = -1, 1
+            basis.append(z)
     return basis
 
 

@@ -120,7 +120,7 @@ def _spanned(notion: Notion, free: str | None) -> Bound:
         "docs/proofs/decision-theorem.md" if free != BOTH else "docs/proofs/frontier.md",
         make,
         # elimination: cubic in the columns, about 10^6 at 400
-        lambda shape: span_columns(shape, notion, free) ** 3 // 64,
+        lambda shape: span_columns(shape, notion, free)[0] ** 3 // 64,
     )
 
 
