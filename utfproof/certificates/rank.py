@@ -27,6 +27,8 @@ from utfproof.shapes import Column, Shape, column_index, tied_targets_dimension
 
 WITNESS_PRIMES = (65521, 65519, 65497)
 """The three largest primes below 2^16, for witnesses where small primes fail: 2 bytes an entry."""
+LOOKED_AT = 2**16
+"""Columns of R_all of a permutation host that are computed, beside what its record says."""
 SEARCH_FROM = 2**15
 """Primes above this are large enough to name the columns of an exact relation."""
 MORE_PRIMES = 8
@@ -91,18 +93,20 @@ def of_index_map(host: Examined) -> Certificate:
     is then about tied targets, which cannot either: only words without the letter 0 are looked at.
     """
     entry, shape, m = host.construction, host.shape, host.m
-    if entry.permutation:  # the checker traces them, which takes it this memory
+    # the checker traces its own permutations: up to this size the host that the package builds is looked at as well
+    if not entry.permutation or (not shape.residual and host.M <= LOOKED_AT):
+        matrix = r_all(build_host(entry.name, shape, m, max_memory=host.max_memory))
+        assert isinstance(matrix, SelectionMatrix)
+        z = equal_columns(matrix)
+        if z is not None:
+            return deficient(host, z)
+    if entry.permutation:  # tracing takes the checker this memory
         require_memory(
             600 * shape.words_at(shape.layers) + 5 * host.M, f"checking {host.name} at {shape}", host.max_memory
         )
         rank = tied_targets_dimension(shape) if shape.residual and entry.tied else host.M
         targets = "all untied" if entry.serves_untied(shape) else "all tied"
         return certificate("rank-permutation", shape, m, host.document, {}, rank=rank, targets=targets)
-    matrix = r_all(build_host(entry.name, shape, m, max_memory=host.max_memory))
-    assert isinstance(matrix, SelectionMatrix)
-    z = equal_columns(matrix)
-    if z is not None:
-        return deficient(host, z)
     known = ", ".join(other.name for other in CONSTRUCTIONS.values() if other.permutation)
     raise Undecided(
         f"{entry.name} at {shape}, m = {m}: no two columns of R_all are equal, and the certificate kind for full rank is "
