@@ -15,19 +15,21 @@ from utfproof.ground.selection import Partition, SelectionMatrix  # noqa: E402
 from utfproof.training import maps, paths, wide  # noqa: E402
 from utfproof.training.maps import Copies, dense, runs_of, times  # noqa: E402
 from utfproof.training.model import target_of  # noqa: E402
-from utfproof.training.presets import HOSTS, VARIANTS, preset  # noqa: E402
+from utfproof.training.presets import HOSTS, PAPER_HOSTS, VARIANTS, preset  # noqa: E402
 from utfproof.training.step import Trainer, engine_name  # noqa: E402
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 WITHIN = 1e-12
 SMALL = {"batch": 3, "steps": 9, "warmup": 2, "learning_rate": 1e-3, "init_std": 0.3, "heads": 2, "length": 7}
-MODELS = HOSTS[:4]
 CASES = [
-    *((f"parentheses/{host}/{v}", s, {}) for s in ("paper", "theory") for host in MODELS for v in VARIANTS),
-    *((f"parentheses/{host}/attention", "theory", {"head_dim": 5}) for host in ("shared-key", "shared-query")),
-    *(("parentheses/residual-tree/residual", "theory", {"norm": norm}) for norm in (False, True)),
-    *((f"3-hop/{host}/{v}", "paper", {"layers": 3, "length": 12}) for host in MODELS[:3] for v in VARIANTS),
-    *((f"3-hop/{host}/residual", "theory", {"layers": 3, "length": 12}) for host in MODELS[:3]),
+    *((f"parentheses/{host}/{v}", s, {}) for s in ("paper", "theory") for host in HOSTS for v in VARIANTS),
+    *(
+        ("parentheses/sparse/attention", "theory", {"head_dim": 5, "host": host})
+        for host in ("shared-key", "shared-query")
+    ),
+    *(("parentheses/sparse/residual", "theory", {"norm": norm, "host": "residual-tree"}) for norm in (False, True)),
+    *((f"3-hop/{host}/{v}", "paper", {"layers": 3, "length": 12}) for host in PAPER_HOSTS for v in VARIANTS),
+    *((f"3-hop/{host}/residual", "theory", {"layers": 3, "length": 12}) for host in PAPER_HOSTS),
     ("1-hop/sparse/residual", "theory", {"layers": 1, "length": 12}),
     ("parentheses/random/residual-norm", "paper", {"norm_gain": True}),
     ("parentheses/sparse/mlp-norm", "paper", {"residual": False}),

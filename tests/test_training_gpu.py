@@ -11,7 +11,7 @@ from utfproof.training.task import Batch  # noqa: E402
 
 pytestmark = pytest.mark.gpu
 SMALL = {"batch": 3, "steps": 60, "warmup": 5, "learning_rate": 0.01, "init_std": 0.3, "length": 12, "head_dim": 3}
-CELLS = [(f"2-hop/{host}/{v}", s, {}) for s in SETTINGS for host in HOSTS[:4] for v in VARIANTS]
+CELLS = [(f"2-hop/{host}/{v}", s, {}) for s in SETTINGS for host in HOSTS for v in VARIANTS]
 CELLS += [("parentheses/random/residual-norm", "paper", {}), ("parentheses/trained/mlp", "paper", {"loss": "sequence"})]
 CELLS += [("2-hop/sparse/residual-norm", "paper", {"norm_gain": True, "max_grad_norm": 0.1})]
 STEPS = 4

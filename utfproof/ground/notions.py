@@ -72,7 +72,7 @@ ALMOST_EVERYWHERE = frozenset({"invertible M^(l,0)", "invertible M^(k+1,h)"})
 """Conditions that almost all targets satisfy, untied or tied."""
 _CONDITIONED = re.compile(r"(untied|tied) with (invertible .*)")
 _TARGETS = re.compile(
-    r"(?P<extent>all|almost all|generic|some) (?P<norm>normalised )?(?P<tying>untied|tied)"
+    r"(?P<extent>all|almost all|generic|some) (?P<tying>untied|tied)"
     r"(?:, with (?P<also>.+?))?(?:, if (?P<only>.+))?"
 )
 
@@ -81,15 +81,13 @@ _TARGETS = re.compile(
 class Targets:
     """A class of targets, and how much of it: for example "almost all untied", "all untied, with biases, if L = 2".
 
-    also: what of `WITH` they may have. only: conditions that they satisfy, so that the class is smaller. normalised: they have
-    layer normalisation, which makes another class, neither larger nor smaller.
+    also: what of `WITH` they may have. only: conditions that they satisfy, so that the class is smaller.
     """
 
     extent: Extent
     tying: Tying
     also: frozenset[str] = frozenset()
     only: frozenset[str] = frozenset()
-    normalised: bool = False
 
     @staticmethod
     @lru_cache(maxsize=256)
@@ -102,18 +100,17 @@ class Targets:
         found = _TARGETS.fullmatch(text)
         if found is None:
             raise ValueError(
-                f"targets {text!r} are not understood; expected 'all|almost all|some [normalised] untied|tied"
-                "[, with …][, if …]'"
+                f"targets {text!r} are not understood; expected 'all|almost all|some untied|tied[, with …][, if …]'"
             )
         also = frozenset(found["also"].split(" and ")) if found["also"] else frozenset()
         if unknown := also - set(WITH):
             raise ValueError(f"targets {text!r}: {', '.join(sorted(unknown))} is none of {', '.join(WITH)}")
         extent = Extent.ALMOST_ALL if found["extent"] == "generic" else Extent(found["extent"])
         only = frozenset(found["only"].split(" and ")) if found["only"] else frozenset()
-        return Targets(extent, Tying(found["tying"]), also, only, bool(found["norm"]))
+        return Targets(extent, Tying(found["tying"]), also, only)
 
     def __str__(self) -> str:
-        text = f"{self.extent} {'normalised ' * self.normalised}{self.tying}"
+        text = f"{self.extent} {self.tying}"
         text += f", with {' and '.join(sorted(self.also, key=WITH.index))}" if self.also else ""
         return text + (f", if {' and '.join(sorted(self.only))}" if self.only else "")
 
@@ -123,8 +120,6 @@ class Targets:
         At L = 1 there is nothing to tie. Above, tied targets are a set of measure zero among the untied ones, as are targets
         without biases among those with: whoever serves all serves them, whoever serves almost all need not.
         """
-        if self.normalised != weak.normalised:
-            return False
         if weak.extent is Extent.SOME:
             return self == weak or (self.extent is Extent.ALL and self._holds(weak, layers) and self.only <= weak.only)
         if self.extent is Extent.SOME or not self._holds(weak, layers):
