@@ -36,6 +36,8 @@ def load_host(
 
     if not is_host_file(host):
         return build_host(host, shape, m, **drawn, max_memory=limit)
+    if (drawn["law"], drawn["dtype"]) != ("uniform", "float64"):
+        raise MalformedInput(f"--law and --dtype are for random hosts; {host} has its weights, leave them out")
     stream = True if shape.residual else None  # a host's own metadata may still say otherwise
     found = read_host(host, layers=layers, d_in=shape.d_in, residual=stream, max_memory=limit)
     if m is not None and m != found.m:
