@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from utfproof.certificates import checker
 from utfproof.certificates.format import Certificate, certificate, integer, pairs
 from utfproof.certificates.hosts import DenseSource, Examined
 from utfproof.certificates.kernel import Vector, equal_columns, find_relation, refuted_column
@@ -100,6 +101,8 @@ def of_index_map(host: Examined) -> Certificate:
         z = equal_columns(matrix)
         if z is not None:
             return deficient(host, z)
+        if entry.permutation:
+            _require_specified(host, matrix)
     if entry.permutation:  # tracing takes the checker this memory
         require_memory(
             600 * shape.words_at(shape.layers) + 5 * host.M, f"checking {host.name} at {shape}", host.max_memory
@@ -112,6 +115,21 @@ def of_index_map(host: Examined) -> Certificate:
         f"{entry.name} at {shape}, m = {m}: no two columns of R_all are equal, and the certificate kind for full rank is "
         f"specified for {known} only"
     )
+
+
+def _require_specified(host: Examined, matrix: SelectionMatrix) -> None:
+    """Undecided unless the package's R_all is the permutation that the checker traces."""
+    shape = host.shape
+    numbers = shape.heads, shape.layers, shape.head_dim, shape.d_in, shape.d_out
+    rebuilt = checker.INDEX_HOSTS[host.construction.name](checker.Shape(*numbers, host.m))
+    rows = [
+        np.arange(rebuilt.first(block) + offset, rebuilt.first(block) + offset + width)
+        for runs, width in checker.traced(rebuilt, [shape.layers], stream=False)
+        for block, offset, _ in runs
+    ]
+    found, columns = matrix.coordinates()
+    if not np.array_equal(found[np.argsort(columns)], np.concatenate(rows)):
+        raise Undecided(f"{host.name} at {shape} is built here with other matrices than the certificate format says")
 
 
 # --- a kernel vector ---------------------------------------------------------------------------------------

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from utfproof.attention import GivenAttention
 from utfproof.certificates.dimensions import (
     ALL_UNTIED,
     DIMENSION_ROWS,
@@ -24,13 +25,18 @@ from utfproof.certificates.identities import identity_certificate
 from utfproof.claims.claim import KNOWN, Agreed, Check, Figure, Instance, Run
 from utfproof.claims.decisions import decided, dense, rank_of_matrix
 from utfproof.claims.named import CONDITIONS, DIMENSIONS
+from utfproof.constructions import CONSTRUCTIONS
 from utfproof.constructions.random import integer_target
 from utfproof.errors import MalformedInput, Undecided
 from utfproof.frontiers.interval import interval
 from utfproof.frontiers.questions import ALMOST_ALL, Question
+from utfproof.ground.generator import integer_matrix
 from utfproof.ground.notions import BOTH_FREE, Notion
 from utfproof.shapes import Shape, head_words
 from utfproof.systems import Target, prefix_products
+
+MOST_RUN = 200
+"""Dimensions of hosts that are run as well."""
 
 
 def proved(name: str, shape: Shape, notion: Notion, free: str | None = None) -> int:
@@ -85,7 +91,26 @@ def served(
     """The host of that name serves: its identity certificate, at m or at its own dimension, which has to be `least`."""
     found = identity_certificate(name, shape, m)
     m = int(found.document["shape"]["m"])
+    holds = holds and _own_host_serves(name, shape, m)
     return Instance(shape, holds and found.universal and least in (None, m), detail or f"{name} serves", found, m=m)
+
+
+def _own_host_serves(name: str, shape: Shape, m: int) -> bool:
+    """Whether a host whose attention comes from outside has a target's outputs, exactly, as the package builds both. True
+    for other hosts, and for those that are too large to be run."""
+    entry = CONSTRUCTIONS[name]
+    if entry.shared is None or m > MOST_RUN:
+        return True
+    kernels = integer_matrix(0, "X", 3 * shape.layers * shape.heads, 3, law="uniform") % 5 - 2
+    attention = kernels.astype(object).reshape(shape.layers, shape.heads, 3, 3)
+    host, x = entry.shared.host(shape, m), np.eye(3, shape.d_in, dtype=int).astype(object)
+    for seed in range(4):  # a target's entries may be 0 or 1
+        target = integer_target(shape, seed, tied=entry.targets == "all tied")
+        E, U = entry.shared.embed(shape, m, target)
+        expected = target.forward(x, GivenAttention(attention))
+        if not (host.forward(x, E, dense(U), attention) == expected).all():
+            return False
+    return True
 
 
 def functional_bound(shape: Shape) -> int:
