@@ -8,7 +8,6 @@ from math import isqrt
 
 from utfproof.attention import GivenAttention
 from utfproof.certificates.dimensions import ALL_UNTIED, dimension_certificate, least_square_root, logit_form_dimension
-from utfproof.certificates.identities import identity_certificate
 from utfproof.claims import plain
 from utfproof.claims.bounds import attention_matching_bound, below, below_root, generic_form_rank, served
 from utfproof.claims.claim import Figure, Instance, Run, agree, check, each, label
@@ -73,9 +72,8 @@ def lower_bound_looped_targets(run: Run) -> Iterator[Instance | Figure]:
     for shape in (Shape(heads, layers, 1, 1) for heads, depth in ((2, 8), (3, 7)) for layers in range(1, depth + 1)):
         m, largest = counting_dimension(shape), isqrt(shape.leaves - 1)
         if m * m < shape.leaves:
-            found = identity_certificate("counting", shape)
-            m = int(found.document["shape"]["m"])
-            yield Instance(shape, not found.universal, f"m² = {m * m} < H^L = {shape.leaves}", found, m=m)
+            host = served("counting", shape, detail=f"m² = {m * m} < H^L = {shape.leaves}")
+            yield replace(host, holds=not host.holds)
         elif largest**2 < m:
             found = dimension_certificate(
                 shape, largest, notion=Notion.SHARED_ATTENTION, targets="all tied", free="E and U"
