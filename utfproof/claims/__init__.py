@@ -1,1 +1,1 @@
-"""Every statement of the paper, decided: one module per section, each claim computed anew by `utfproof verify`."""
+"""Every statement of the paper, decided: a TOML file a section and checks beside them, computed anew by `utfproof verify`."""

@@ -1,1 +1,1 @@
-"""One command a file: a function of the file's name, whose parameters are options (utfproof/cli/command.py says how)."""
+"""One command a file: a function of the file's name, whose parameters are options (utfproof/cli/entry.py wraps it)."""

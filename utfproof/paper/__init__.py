@@ -1,1 +1,1 @@
-"""What the paper says, as data: its tables, its formulas, and the places that claims quote."""
+"""What the paper says, as data: its tables and its formulas."""

@@ -12,7 +12,8 @@ from utfproof.errors import MalformedInput, NotDefined, choose
 from utfproof.ground.arrays import Array, is_exact, is_torch, one_line, to_numpy, zeros
 
 MULTIPLYING = ("relu", "silu", "gelu", "gelu-tanh")
-"""Activations g with g(z) - g(-z) = z, so that g(a) b - g(-a) b = a b. These are all that `activated` knows."""
+"""Activations g with g(z) - g(-z) = z, so that g(a) b - g(-a) b = a b: gated hosts multiply by them. `activated` knows no
+others, and exports (`models/exporting.py`) call torch's functionals of these names."""
 _CONSTANT = np.sqrt(2 / np.pi)
 
 
