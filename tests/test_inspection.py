@@ -4,6 +4,7 @@ import json
 
 import numpy as np
 import pytest
+from safetensors.numpy import load_file, save_file
 from test_import import TRAINED, transformer_lens, write
 
 from utfproof.cli.app import run
@@ -107,8 +108,18 @@ def test_the_command_names_obstacles_and_claims_nothing(tmp_path, capsys):
     out = capsys.readouterr().out
     assert "264" in out
     assert "acts as" not in out
-    assert run(["inspect", str(TRAINED)]) == 2
+    assert run(["inspect", str(TRAINED)]) == 0  # its metadata say the number of heads
+    save_file(load_file(TRAINED), tmp_path / "bare.safetensors")
+    assert run(["inspect", str(tmp_path / "bare.safetensors")]) == 2
     assert run(["inspect", str(tmp_path / "absent.safetensors")]) == 2
+
+
+def test_masks_and_biases_of_norms_are_no_biases_of_attention():
+    names = ["transformer.h.0.attn.bias", "transformer.h.0.ln_1.bias", "transformer.h.0.mlp.c_fc.bias"]
+    tensors = {name: np.ones((1, 1, 4, 4) if "attn" in name else 8) for name in names}
+    tensors |= {f"transformer.h.0.attn.{x}_proj.weight": np.eye(8) for x in "qkvo"}
+    found = inspect_model(skeleton(file(tensors), 2))
+    assert {entry["what"] for entry in found["obstacles"]} == {"norms", "MLPs"}
 
 
 def test_a_target_of_the_package_is_inspected_layer_by_layer(cli):

@@ -36,6 +36,8 @@ def inspect(
 
     if module is None:
         file = read_file(model, max_memory)
+        said = file.metadata.get("heads", "")
+        heads = heads or (int(said) if said.isdecimal() and int(said) else None)
     else:
         made = make_module(module, model)
         file, held = live_tensors(made), getattr(made, "config", None)
@@ -54,7 +56,7 @@ def inspect(
     rows: dict[str, Any] = {
         "attention": f"H = {shape['heads']}, L = {shape['layers']}, d = {shape['head_dim']}, width {found['width']}",
         "heads of keys": str(found["kv_heads"]),
-        "ranks": f"full ({records[0]['full']}) but for {_few(low)}",
+        "ranks": f"full ({records[0]['full']}) in all heads" if not low else f"below {records[0]['full']}: {_few(low)}",
         "dead heads": _few([h["head"] for h in records if h["dead"]]),
         "repeated heads": _few([*same]),
         "strongest composition": _few(scores[:COMPOSED], COMPOSED),

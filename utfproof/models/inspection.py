@@ -87,7 +87,10 @@ def skeleton(file: TensorFile, heads: int | None, kv_heads: int | None = None) -
     sizes = [shape[0] for shape in rows if shape[1] == W_Q.shape[2]]
     kinds = {array.dtype for array in file.tensors.values() if array.dtype.kind == "f"}
     eps = max(float(np.finfo(kind).eps) for kind in kinds)
-    return Skeleton(W_Q, W_K, W_V, W_O, max(sizes, default=None), tuple(file.tensors), eps)
+    named = tuple(
+        name for name, array in file.tensors.items() if array.ndim < 4 or "W_" in name
+    )  # no masks [1, 1, n, n]
+    return Skeleton(W_Q, W_K, W_V, W_O, max(sizes, default=None), named, eps)
 
 
 def _linears(file: TensorFile) -> Iterator[tuple[list[str], str]]:
@@ -207,8 +210,10 @@ def _compositions(model: Skeleton) -> Iterator[dict[str, Any]]:
 
 def _obstacles(model: Skeleton, hosts: Mapping[str, int]) -> Iterator[dict[str, str]]:
     """What stands beside the skeleton, and which theorem is about it."""
-    for pattern, what, page, says in OBSTACLES:
-        found = [name for name in model.names if re.search(pattern, name)]
+    left = list(model.names)
+    for pattern, what, page, says in OBSTACLES:  # a tensor belongs to the first that fits
+        found = [name for name in left if re.search(pattern, name)]
+        left = [name for name in left if name not in found]
         if found:
             yield {"what": what, "found": listed(found, 2), "theorem": page, "says": says}
     if model.vocabulary and len(model.W_Q) > 1:
