@@ -5,8 +5,7 @@
 
 Exit status: 0 every certificate is valid; 1 one states something that was not established; else 70 a check broke off
 with an internal error, which is no verdict; else 2 one is malformed; else 3 one is over a limit. (130: interrupted;
-141: the report could not be written.) Nothing here limits time or memory: `utfproof check` runs this file in a process
-with the system's limits.
+141: the report could not be written.) `utfproof check` runs this file in a process with the system's limits.
 
 What is trusted: the Python interpreter with its standard library, and this file. Nothing is taken over from the program
 that wrote a certificate; hosts are rebuilt here from the definitions of the format.
@@ -1572,13 +1571,16 @@ def find_weights(wanted: str, claim: Claim) -> dict[str, Tensor]:
 
 
 def require_finite(tensors: dict[str, Tensor]) -> None:
-    """The largest exponent is that of infinities and NaN. It is in the last two bytes of a number."""
+    """The largest exponent is that of infinities and NaN. It is in the last two bytes of a number; the last comes first."""
     for name, tensor in tensors.items():
         if tensor.dtype in FLOATS:
-            size, tops = array(tensor.code).itemsize // 2, swapped(array("H", tensor.data))
             mask = {"F64": 0x7FF0, "F32": 0x7F80, "F16": 0x7C00, "BF16": 0x7F80}[tensor.dtype]
-            if any(top & mask == mask for top in set(tops[size - 1 :: size])):
-                raise Stop(f"{name} has an entry that is not finite")
+            size = array(tensor.code).itemsize
+            last = tensor.data[size - 1 :: size]
+            if any(byte in last for byte in range(256) if byte & mask >> 8 == mask >> 8):
+                tops = swapped(array("H", tensor.data))[size // 2 - 1 :: size // 2]
+                if any(top & mask == mask for top in set(tops)):
+                    raise Stop(f"{name} has an entry that is not finite")
 
 
 class WeightsHost:
@@ -1877,8 +1879,9 @@ class Witness(Modular):
         rows, inverse = unsigned(self.rows, "rows"), unsigned(self.inverse, "inverse")
         if rows[-1] >= s.m:
             raise Stop(f"row {rows[-1]} is not below m = {s.m}")
-        if max(inverse) >= p:
-            raise Stop(f"the inverse has an entry {max(inverse)}, not below p = {p}")
+        rest = inverse.tobytes().translate(None, bytes(range(p))) if inverse.typecode == "B" else inverse
+        if max(rest, default=0) >= p:
+            raise Stop(f"the inverse has an entry {max(rest)}, not below p = {p}")
         require_inverse(dense_host(self.claim), p, rows, inverse, self.claim.options.numpy)
 
 
