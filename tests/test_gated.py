@@ -77,6 +77,7 @@ def test_degenerate_targets_are_served(name, dims, law):
     assert abs(host.forward(X, E, kernel) - expected).max() <= 1e-10 * max(1, abs(expected).max())
 
 
+@pytest.mark.full
 def test_one_basis_for_all_layers_would_not_serve_these_targets():
     """d = 1, H = 2: what the heads read excludes each choice of a common P, layer after layer."""
     shape = Shape(2, 9, 1, 2)
