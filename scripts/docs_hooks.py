@@ -43,7 +43,7 @@ LINK = re.compile(r"(?<!!)\[([^\]\[]*)\]\(([^)\s]+)\)")
 PICTURE = re.compile(r'<img alt="([^"]*)" src="([^"]*pictures/([\w-]+\.svg))"\s*/?>')
 CODE = re.compile(r"(^```.*?^```\s*$|`[^`\n]+`)", re.DOTALL | re.MULTILINE)
 FORMULA = re.compile(r"\$\$(.+?)\$\$|(?<![\\$\w])\$(?=\S)([^$\n]*(?:\n[^$\n]+){0,2}?)(?<=\S)\$(?![\w$])", re.DOTALL)
-KEPT = re.compile(r"((?:<(?:code|pre|svg|math)\b.*?</(?:code|pre|svg|math)>)|<[^>]+>)", re.DOTALL)
+KEPT = re.compile(r"((?:<(?:code|pre|svg|math|script)\b.*?</(?:code|pre|svg|math|script)>)|<[^>]+>)", re.DOTALL)
 TABLE = re.compile(r"^<!-- table: ([\w-]+) -->$", re.MULTILINE)
 
 
