@@ -45,6 +45,8 @@ def _place(given: Path | str) -> Path:
         raise MalformedInput(f"cannot write {str(given)!r}: name a file")
     try:
         path = Path(given).resolve() if Path(given).is_symlink() else Path(given)  # a link stays one
+        if path.is_symlink():  # Python 3.13 and later return a loop unresolved
+            raise MalformedInput(f"cannot write {given}: a loop of links; name a file")
         if path.is_dir():
             raise MalformedInput(f"cannot write {path}: it is a folder; name a file")
         if path.exists() and not path.is_file():
