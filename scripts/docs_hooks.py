@@ -27,12 +27,12 @@ from typer.cli import get_docs_for_click
 from utfproof import frontier
 from utfproof.cli.app import application
 from utfproof.constructions import CONSTRUCTIONS, construction
-from utfproof.ground import plots
 from utfproof.paper import tables as paper
 from utfproof.reporting import charts, mathematics
 from utfproof.shapes import Shape, matching_dimension, paper_dimension
 from utfproof.training import optimum, results, tables
 from utfproof.training.tasks import kind_of
+from utfproof.util import plots
 
 ROOT = Path(__file__).parents[1]
 INCLUDED = {"proofs/README.md": "machine-checked-proofs.md", "CONTRIBUTING.md": "contributing.md"}

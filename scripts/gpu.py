@@ -20,10 +20,10 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from utfproof.errors import MalformedInput, UtfproofError
-from utfproof.ground.arrays import require_device
 from utfproof.training.model import TF32, check_dtype
 from utfproof.training.presets import PAPER_HOSTS, PAPER_TASKS, preset
 from utfproof.training.results import DEFAULT_FOLDER, read_results, run_key
+from utfproof.util.arrays import require_device
 
 ROOT = Path(__file__).resolve().parent.parent
 VARIANTS = ("residual-norm", "attention", "residual", "mlp-norm", "mlp")

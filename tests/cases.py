@@ -5,10 +5,10 @@ from fractions import Fraction
 
 import numpy as np
 
-from utfproof.ground.arrays import exact
 from utfproof.paper.tables import PAPER_TABLE_SHAPES
 from utfproof.shapes import Shape, matching_dimension
 from utfproof.systems import Target, TiedTarget
+from utfproof.util.arrays import exact
 
 TABLE_SHAPES = dict(PAPER_TABLE_SHAPES)
 PAPER_M_BAR = {"parentheses": 1024, "1-hop": 456, "2-hop": 1024, "4-hop": 2280}

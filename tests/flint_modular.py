@@ -3,7 +3,7 @@
 import numpy as np
 from flint import nmod_mat
 
-from utfproof.ground.arrays import to_numpy
+from utfproof.util.arrays import to_numpy
 
 
 def to_flint(matrix, p):

@@ -7,7 +7,7 @@ import subprocess
 from pathlib import Path
 
 import corpus
-import sceptic
+import second_checker
 
 from utfproof.certificates import checker
 
@@ -36,7 +36,7 @@ def confirmed(found, folder):
     verdict = verdict_on(found, folder)
     assert verdict.code != checker.INTERNAL
     assert verdict_on(found, folder, dataclasses.replace(OPTIONS, numpy=True)).code == verdict.code
-    assert sceptic.judge((folder / "certificate.json").read_bytes(), folder) in (None, verdict.code), verdict
+    assert second_checker.judge((folder / "certificate.json").read_bytes(), folder) in (None, verdict.code), verdict
     return verdict
 
 

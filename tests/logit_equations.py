@@ -5,7 +5,7 @@ import itertools
 import numpy as np
 
 from utfproof.constructions.random import integer_target
-from utfproof.ground.arrays import exact
+from utfproof.util.arrays import exact
 
 
 def dense(matrix):

@@ -8,7 +8,7 @@ import pytest
 
 import utfproof
 from utfproof import Shape, weights
-from utfproof.ground.results import LINE
+from utfproof.util.results import LINE
 
 SMALL = Shape(2, 2, 2, 3)
 

@@ -9,10 +9,10 @@ import pytest
 
 from utfproof.frontiers.interval import interval
 from utfproof.frontiers.questions import ALL, ALMOST_ALL, ANY, TIED, UNTIED, Question
-from utfproof.ground.arrays import exact
-from utfproof.ground.notions import Notion
 from utfproof.shapes import Shape, matching_dimension
 from utfproof.systems import Target, prefix_products
+from utfproof.util.arrays import exact
+from utfproof.util.notions import Notion
 
 
 def signs(shape):

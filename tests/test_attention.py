@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import sceptic
+import second_checker
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -29,8 +29,8 @@ def sample(n, d, seed=0):
 
 def by_hand(text, q, k, head, heads):
     """The kernel of that name, entry by entry: what the second checker makes of the format's page, its intervals' middles."""
-    exact = ([[sceptic.interval(x) for x in row] for row in rows] for rows in (q, k))
-    found = sceptic.softmaxed(*exact, sceptic.attention_parts(text, q.shape[1]), head, heads, q.shape[1])
+    exact = ([[second_checker.interval(x) for x in row] for row in rows] for rows in (q, k))
+    found = second_checker.softmaxed(*exact, second_checker.attention_parts(text, q.shape[1]), head, heads, q.shape[1])
     return np.array([[float(x.mid) for x in row] for row in found])
 
 
@@ -120,5 +120,5 @@ def test_nonsense_is_refused(call, message):
 def test_the_checkers_and_the_format_know_every_part(part):
     name = part.name.split(":")[0]
     assert name in checker.PARTS
-    assert name in sceptic.PARTS
+    assert name in second_checker.PARTS
     assert f"\n| `{part.name}` |" in (Path(__file__).parents[1] / "docs" / "certificate-format.md").read_text()

@@ -10,12 +10,12 @@ from utfproof.attention import ChunkedAttention, GivenAttention, RationalAttenti
 from utfproof.constructions import build_host
 from utfproof.errors import CannotCarry, MalformedInput, OutsideClass
 from utfproof.exact import rational
-from utfproof.ground.arrays import exact
-from utfproof.ground.notions import Notion
 from utfproof.matching import embed, w_all
 from utfproof.shapes import Shape, matching_dimension
 from utfproof.systems import AugmentedTarget, Universal, run_layers
 from utfproof.systems.biases import BiasedTarget, require_row_stochastic, with_scale
+from utfproof.util.arrays import exact
+from utfproof.util.notions import Notion
 from utfproof.weights import write_target
 
 pytestmark = pytest.mark.numerical

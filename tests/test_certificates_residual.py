@@ -1,4 +1,4 @@
-"""Certificates about residual streams: prover, checker and sceptic agree, and no stream is forgotten or made up."""
+"""Certificates about residual streams: the prover and both checkers agree, and no stream is forgotten or made up."""
 
 import json
 
@@ -15,13 +15,13 @@ from utfproof.certificates.lower_bounds import null_vector_certificate, span_cer
 from utfproof.certificates.prover import certify
 from utfproof.constructions import CONSTRUCTIONS
 from utfproof.errors import MalformedInput, NotDefined, Undecided
-from utfproof.ground.notions import Notion
 from utfproof.matching import isolating_target
 from utfproof.shapes import (
     linear_test_dimension,
     matching_dimension,
     tied_targets_dimension,
 )
+from utfproof.util.notions import Notion
 
 SHAPES = [(1, 1, 1, 1), (1, 2, 1, 1), (2, 1, 1, 2), (2, 2, 1, 2), (1, 3, 1, 2), (3, 2, 1, 1), (2, 1, 1, 2, 3)]
 
@@ -30,11 +30,11 @@ def claim_of(found):
     return found.document["claim"]
 
 
-# --- every kind, by prover, checker and sceptic ------------------------------------------------------------------
+# --- every kind, by the prover and both checkers ------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("dims", SHAPES)
-def test_prover_checker_and_sceptic_agree(dims, tmp_path):
+def test_prover_and_both_checkers_agree(dims, tmp_path):
     shape = streaming(*dims)
     untied = shape.layers == 1
     expected = {

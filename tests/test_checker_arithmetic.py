@@ -16,8 +16,8 @@ from test_decide import save
 from utfproof import weights
 from utfproof.certificates import checker, checker_numpy
 from utfproof.certificates.prover import certify, certify_weights
-from utfproof.ground.laws import LAWS
 from utfproof.shapes import Shape, matching_dimension
+from utfproof.util.laws import LAWS
 
 PRIMES = (3, 101, 65521, 65537, 2097143, 2**31 - 1)
 

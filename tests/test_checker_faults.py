@@ -4,7 +4,7 @@ from fractions import Fraction
 
 import pytest
 from corpus import FILES, FOLDERS
-from planting import changes_a_verdict, judged
+from fault_injection import changes_a_verdict, judged
 
 from utfproof.certificates import checker
 

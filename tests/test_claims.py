@@ -10,7 +10,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-import planting
+import fault_injection
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -26,12 +26,12 @@ from utfproof.claims.grid import DEFAULT_GRID, Grid
 from utfproof.claims.registry import all_claims, select
 from utfproof.claims.verdicts import computed_verdict
 from utfproof.errors import MalformedInput, ResourceLimit
-from utfproof.ground.notions import Notion, Scope
 from utfproof.shapes import Shape
+from utfproof.util.notions import Notion, Scope
 
 ROOT = Path(__file__).parents[1]
 CLAIMS = all_claims()
-FAULTS = planting.tables()
+FAULTS = fault_injection.tables()
 WHOLE, SMALL = Grid.parse(), Grid.parse("H=1..2,L=1..2,d=1,d_in=1..2")
 
 
@@ -114,7 +114,7 @@ def test_the_text_of_every_fault_is_found_once():
 
 
 def _plant(names):
-    command = [sys.executable, str(ROOT / "tests" / "planting.py"), *names]
+    command = [sys.executable, str(ROOT / "tests" / "fault_injection.py"), *names]
     done = subprocess.run(
         command, capture_output=True, text=True, check=False, env=os.environ | {"PYTHONWARNINGS": "ignore"}
     )

@@ -10,7 +10,7 @@ import shutil
 import signal
 
 import pytest
-import sceptic
+import second_checker
 from certificate_forms import CERTIFICATES
 from corpus import CORPUS, FILES, FOLDERS, canonical, derived, mutants, valid
 from judges import UTFCHECK, verified, write_anew
@@ -27,7 +27,7 @@ def test_seeds(path):
     verdict = checker.check_file(path)
     assert verdict.code == checker.check_file(path, NUMPY).code == FILES[path], verdict
     assert verdict.message.isprintable()
-    assert sceptic.judge(path.read_bytes(), path.parent) in (None, FILES[path])
+    assert second_checker.judge(path.read_bytes(), path.parent) in (None, FILES[path])
 
 
 def test_seeds_cover_the_format():
@@ -54,7 +54,7 @@ def test_what_a_form_rules_out_is_malformed(kind, tmp_path):
         verdict = checker.check_file(path)
         assert verdict.code == checker.MALFORMED, (name, verdict)
         assert verdict.message.isprintable(), name
-        assert sceptic.judge(raw) in (None, checker.MALFORMED), name
+        assert second_checker.judge(raw) in (None, checker.MALFORMED), name
         count += 1
     assert count > 150
 
@@ -100,7 +100,7 @@ def judged_alike(folder, count, number):
             raw = canonical(found)
             code = codes[folder / f"{at}.json"] = code_of(raw, folder)
             if code not in (checker.LIMIT, LATE):
-                assert sceptic.judge(raw) in (None, code), (name, code, raw)
+                assert second_checker.judge(raw) in (None, code), (name, code, raw)
             (folder / f"{at}.json").write_bytes(raw)
         if UTFCHECK.is_file():
             for path, said in verified(folder).items():

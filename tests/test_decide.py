@@ -17,10 +17,10 @@ from utfproof.cli.app import run
 from utfproof.constructions import build_host
 from utfproof.errors import MalformedInput, Undecided
 from utfproof.exact import rational
-from utfproof.ground.arrays import exact
-from utfproof.ground.laws import LAWS
 from utfproof.shapes import Shape, matching_dimension
 from utfproof.systems import TiedUniversal, Universal
+from utfproof.util.arrays import exact
+from utfproof.util.laws import LAWS
 from utfproof.weights import TensorSource
 
 TYPES = ("float64", "float32", "float16", "bfloat16", "int8")

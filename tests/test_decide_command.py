@@ -14,8 +14,8 @@ from utfproof import weights
 from utfproof.cli.app import run
 from utfproof.constructions import build_host
 from utfproof.exact import rational
-from utfproof.ground.arrays import exact
 from utfproof.shapes import Shape
+from utfproof.util.arrays import exact
 
 decide = test_decide.decide
 

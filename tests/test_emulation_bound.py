@@ -24,9 +24,9 @@ from utfproof.emulation.compare import CompareSetting, Comparison, EmulationRepo
 from utfproof.emulation.engines import BlockedMatrix, Engine, ReadHost
 from utfproof.emulation.laws import TARGET_LAWS, draw_target
 from utfproof.errors import MalformedInput, SingularTarget
-from utfproof.ground.selection import SelectionMatrix
 from utfproof.shapes import Shape, matching_dimension
 from utfproof.systems import Target, Universal
+from utfproof.util.selection import SelectionMatrix
 
 pytestmark = pytest.mark.numerical
 

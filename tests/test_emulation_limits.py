@@ -12,10 +12,10 @@ from utfproof.emulation.compare import CompareSetting, Comparison, EmulationRepo
 from utfproof.emulation.laws import draw_target
 from utfproof.emulation.norms import block_norms, length, raised, spectral_norm
 from utfproof.errors import MalformedInput
-from utfproof.ground.notions import Notion
 from utfproof.matching import embed
 from utfproof.shapes import Shape
 from utfproof.systems import Target, Universal
+from utfproof.util.notions import Notion
 from utfproof.weights import write_target
 
 pytestmark = pytest.mark.numerical

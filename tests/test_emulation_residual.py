@@ -16,9 +16,9 @@ from utfproof.emulation.given import equation_gap
 from utfproof.emulation.laws import TARGET_LAWS, draw_target
 from utfproof.emulation.predict import Predictor
 from utfproof.errors import MalformedInput, Undecided
-from utfproof.ground.selection import SelectionMatrix
 from utfproof.matching import Embedder, embed
 from utfproof.shapes import Shape, matching_dimension
+from utfproof.util.selection import SelectionMatrix
 
 pytestmark = pytest.mark.numerical
 

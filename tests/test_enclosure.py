@@ -19,9 +19,9 @@ from utfproof.commands.enclose import decimal, named_host
 from utfproof.constructions import build_host, random_target
 from utfproof.emulation.compare import random_input
 from utfproof.emulation.enclosure import enclose, exact_host
-from utfproof.ground.arrays import exact
 from utfproof.matching import embed, exact_target
 from utfproof.shapes import Shape
+from utfproof.util.arrays import exact
 from utfproof.weights import write_embedding, write_host, write_target
 
 pytestmark = pytest.mark.numerical

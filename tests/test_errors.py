@@ -23,9 +23,9 @@ from utfproof import weights
 from utfproof.cli.app import run
 from utfproof.constructions import build_host, random_target
 from utfproof.errors import MalformedInput
-from utfproof.ground import files
 from utfproof.shapes import Shape
 from utfproof.sweeps.folder import Folder
+from utfproof.util import files
 
 SMALL = ["-H", "2", "-L", "2", "-d", "2", "--d-in", "3"]
 SUBPROCESS = {**os.environ, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}

@@ -18,8 +18,8 @@ from utfproof import weights
 from utfproof.cli.app import run
 from utfproof.constructions import build_host
 from utfproof.errors import MalformedInput, OutputFailed
-from utfproof.ground import files
 from utfproof.shapes import Shape
+from utfproof.util import files
 
 place = test_errors.place
 store = test_errors.store

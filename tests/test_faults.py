@@ -9,9 +9,9 @@ from utfproof import systems
 from utfproof.attention import parse_kernel
 from utfproof.constructions import build_host, random_target
 from utfproof.emulation.compare import compare, random_input, relative_error
-from utfproof.ground.selection import SelectionMatrix
 from utfproof.matching import embed, equations, r_all, w_all
 from utfproof.shapes import Shape
+from utfproof.util.selection import SelectionMatrix
 
 pytestmark = pytest.mark.numerical
 

@@ -10,8 +10,8 @@ from utfproof.certificates.prover import certify
 from utfproof.decision import counterexample, findings
 from utfproof.decision.verdict import HostVerdict, decision_of
 from utfproof.errors import Undecided
-from utfproof.ground.notions import Hosts, Notion, Scope, Targets
 from utfproof.shapes import Column, Shape, column_index
+from utfproof.util.notions import Hosts, Notion, Scope, Targets
 
 pytestmark = pytest.mark.numerical
 

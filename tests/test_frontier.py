@@ -7,7 +7,7 @@ from math import comb, isqrt
 
 import numpy as np
 import pytest
-import sceptic
+import second_checker
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -21,8 +21,8 @@ from utfproof.frontiers.bounds import BOUNDS, CERTIFIED, LOWER, PROVED, UPPER, r
 from utfproof.frontiers.interval import interval
 from utfproof.frontiers.questions import ALL, ALMOST_ALL, ANY, BOTH, QUESTIONS, TIED, UNTIED, E, Question, implies
 from utfproof.frontiers.table import FORMULA, TRIVIAL, frontier, shapes
-from utfproof.ground.notions import Notion
 from utfproof.shapes import Shape
+from utfproof.util.notions import Notion
 
 M, A, F, S = Notion.MATCHING, Notion.ATTENTION_MATCHING, Notion.FUNCTIONAL, Notion.SHARED_ATTENTION
 OPTIONS = checker.Options()
@@ -148,7 +148,9 @@ def test_every_side_has_a_certificate_that_two_checkers_accept(heads, layers, d,
     assert len(paths) == len(found.certificates)
     for path in paths:
         assert checker.check_file(path, OPTIONS).code == 0, path
-        assert sceptic.judge(path.read_bytes(), tmp_path) in (0, None), path  # None: a kind of the verified checker
+        assert second_checker.judge(path.read_bytes(), tmp_path) in (0, None), (
+            path
+        )  # None: a kind of the verified checker
     for entry in found.entries:
         for side in (entry.proved, entry.reached):
             assert side.status == "certificate" or (side.value == 1 and side.bound is None) or proved_only(side)

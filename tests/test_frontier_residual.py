@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from sceptic import wider_than_input
+from second_checker import wider_than_input
 
 from utfproof.certificates import checker
 from utfproof.certificates.dimensions import dimension_certificate
@@ -26,10 +26,10 @@ from utfproof.frontiers.bounds import BOUNDS, IMPOSSIBLE, LOWER, UPPER, require_
 from utfproof.frontiers.questions import ALL, ALMOST_ALL, ANY, BOTH, QUESTIONS, TIED, UNTIED, E, Question, implies
 from utfproof.frontiers.streams import RESIDUAL_BOUNDS
 from utfproof.frontiers.table import frontier, groups, shapes
-from utfproof.ground.notions import Notion
 from utfproof.matching import w_all
 from utfproof.shapes import Shape, geometric, matching_dimension, tied_targets_dimension
 from utfproof.systems import prefix_products
+from utfproof.util.notions import Notion
 
 M, A, F, S = Notion.MATCHING, Notion.ATTENTION_MATCHING, Notion.FUNCTIONAL, Notion.SHARED_ATTENTION
 OPTIONS = checker.Options()

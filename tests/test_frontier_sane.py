@@ -15,8 +15,8 @@ from utfproof.frontiers.questions import ALL, ALMOST_ALL, ANY, TIED, UNTIED, Que
 from utfproof.frontiers.streams import RESIDUAL_BOUNDS
 from utfproof.frontiers.table import frontier
 from utfproof.frontiers.words import paragraph, side_by_side
-from utfproof.ground.notions import Notion
 from utfproof.shapes import EffectiveHeadDimensionWarning, Shape
+from utfproof.util.notions import Notion
 
 pytestmark = pytest.mark.filterwarnings("ignore::utfproof.shapes.EffectiveHeadDimensionWarning")
 ROOT = Path(__file__).parents[1]

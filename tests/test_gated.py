@@ -15,9 +15,9 @@ from utfproof.constructions.gated import embed_gated, gated_host
 from utfproof.constructions.random import random_target
 from utfproof.emulation.laws import TARGET_LAWS, draw_target
 from utfproof.errors import MalformedInput, OutsideClass, ResourceLimit
-from utfproof.ground.arrays import exact
 from utfproof.matching import embed
 from utfproof.shapes import Shape
+from utfproof.util.arrays import exact
 from utfproof.weights import read_target
 
 SHAPES = [

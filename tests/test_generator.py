@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from utfproof.errors import MalformedInput
-from utfproof.ground import generator, laws
+from utfproof.util import generator, laws
 
 SEEDS = st.integers(0, 2**64 - 1)
 

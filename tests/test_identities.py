@@ -18,9 +18,9 @@ from utfproof.certificates.identities import IDENTITIES, identity_certificate
 from utfproof.constructions import build_host
 from utfproof.constructions.commuting import commuting_trie_host
 from utfproof.errors import MalformedInput, NotDefined, ResourceLimit
-from utfproof.ground.arrays import exact
-from utfproof.ground.notions import Notion
 from utfproof.shapes import Shape
+from utfproof.util.arrays import exact
+from utfproof.util.notions import Notion
 
 P = 2**61 - 1
 CASES = [

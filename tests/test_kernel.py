@@ -16,10 +16,10 @@ from utfproof.certificates.kernel import equal_columns
 from utfproof.certificates.prover import certify_weights
 from utfproof.errors import ResourceLimit, Undecided
 from utfproof.exact import gfp, lifting, rational
-from utfproof.ground.arrays import exact
-from utfproof.ground.selection import SelectionMatrix, uniform
 from utfproof.shapes import Shape, matching_dimension
 from utfproof.systems import TiedUniversal, Universal
+from utfproof.util.arrays import exact
+from utfproof.util.selection import SelectionMatrix, uniform
 
 pytestmark = pytest.mark.numerical
 

@@ -25,11 +25,11 @@ from utfproof.constructions.random import integer_target
 from utfproof.constructions.shared_attention import counting_host, register_host, two_sided_host
 from utfproof.errors import MalformedInput, ResourceLimit, Undecided
 from utfproof.exact import gfp, rational
-from utfproof.ground.arrays import exact
-from utfproof.ground.notions import Notion
 from utfproof.matching import isolating_target, r_all, w_all
 from utfproof.shapes import Shape, column_at, linear_test_dimension, matching_dimension
 from utfproof.systems import TiedTarget
+from utfproof.util.arrays import exact
+from utfproof.util.notions import Notion
 from utfproof.weights import write_host
 
 LOWER = [

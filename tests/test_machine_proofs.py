@@ -13,7 +13,7 @@ import pytest
 from utfproof.claims import theorems
 from utfproof.claims.grid import Grid
 from utfproof.claims.registry import all_claims
-from utfproof.ground.notions import Targets
+from utfproof.util.notions import Targets
 
 ROOT = Path(__file__).parents[1]
 PROOFS = ROOT / "proofs"

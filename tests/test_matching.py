@@ -15,11 +15,11 @@ from utfproof.constructions import build_host, random_target
 from utfproof.emulation.compare import compare, random_input, relative_error
 from utfproof.errors import CannotCarry, MalformedInput, OutsideClass, ResourceLimit, SingularTarget, Undecided
 from utfproof.exact import rational
-from utfproof.ground.arrays import exact
-from utfproof.ground.notions import Notion
 from utfproof.matching import FloatSolver, distance_bound, embed, exact_target, floats, isolating_target, r_all, w_all
 from utfproof.shapes import Shape, matching_dimension
 from utfproof.systems import Target, TiedUniversal, Universal
+from utfproof.util.arrays import exact
+from utfproof.util.notions import Notion
 
 pytestmark = pytest.mark.numerical
 
@@ -192,7 +192,7 @@ def test_random_hosts_embed_and_say_how_well(shape, seed, tied, slack):
     found = embed(host, target)
     assume(found.condition < 1e8)
     assert (found.notion, found.method, found.rank, found.columns) == (Notion.MATCHING, "least squares", M, M)
-    assert found.misfit < 1e-16 * found.condition * M
+    assert found.relative_residual < 1e-16 * found.condition * M
     dense = r_all(host)
     scaled = dense / np.linalg.norm(dense, axis=0)
     assert found.condition == pytest.approx(np.linalg.cond(scaled), rel=1e-4)
@@ -262,7 +262,7 @@ def test_deficient_hosts_refuse_isolating_targets_at_the_stated_distance(name, d
     bound = distance_bound(z, column)
     assert isinstance(bound, Fraction)
     assert miss >= float(bound) ** 0.5 * (1 - 1e-12)
-    assert caught.value.misfit >= float(bound) ** 0.5 * (1 - 1e-9)
+    assert caught.value.relative_residual >= float(bound) ** 0.5 * (1 - 1e-9)
 
 
 def test_a_deficient_host_may_carry_some_target():
@@ -272,7 +272,7 @@ def test_a_deficient_host_may_carry_some_target():
     nothing = Target(shape, *(np.zeros((1, 2, 2, 1)) for _ in range(3)), np.zeros((1, 2, 1, 2)))
     found = embed(host, nothing)
     assert found.rank == 4 < found.columns
-    assert found.misfit == 0
+    assert found.relative_residual == 0
 
 
 @pytest.mark.parametrize(
@@ -393,7 +393,7 @@ def test_numbers_beyond_float64_do_not_match(name, shape, size):
         except (MalformedInput, CannotCarry, Undecided):
             continue
         assert np.isfinite(found.E).all()
-        assert found.misfit <= floats.CLOSE
+        assert found.relative_residual <= floats.CLOSE
 
 
 def test_nan_weights_do_not_pass():
@@ -429,4 +429,4 @@ def test_the_condition_of_a_large_matrix_is_estimated(rows, columns, wanted):
     assert true / 10 <= found.condition <= 1.01 * true
     solved = found.solve(rng.standard_normal((3, columns)))
     assert solved.condition_estimated
-    assert solved.misfit < 1e-16 * true * columns
+    assert solved.relative_residual < 1e-16 * true * columns

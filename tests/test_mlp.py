@@ -11,12 +11,12 @@ from utfproof.certificates.prover import certify_weights
 from utfproof.constructions import build_host
 from utfproof.emulation.enclosure import enclose
 from utfproof.errors import MalformedInput, NotDefined, OutsideClass
-from utfproof.ground.arrays import exact
 from utfproof.matching import r_all
 from utfproof.shapes import Shape
 from utfproof.systems import TiedUniversal
 from utfproof.systems.biases import BiasedTarget
 from utfproof.systems.mlp import MLP, MULTIPLYING
+from utfproof.util.arrays import exact
 from utfproof.weights import read_host, same_parameters, write_host
 
 SCALARS = {

@@ -8,8 +8,8 @@ from utfproof.certificates.dimensions import dimension_certificate
 from utfproof.certificates.identities import identity_certificate
 from utfproof.certificates.prover import certify
 from utfproof.certificates.scope import scope_of
-from utfproof.ground.notions import MODELS, WITH, Attention, Extent, Hosts, Notion, Scope, Targets, Tying
 from utfproof.shapes import Shape
+from utfproof.util.notions import MODELS, WITH, Attention, Extent, Hosts, Notion, Scope, Targets, Tying
 
 M, A, F, S = Notion.MATCHING, Notion.ATTENTION_MATCHING, Notion.FUNCTIONAL, Notion.SHARED_ATTENTION
 CONDITIONS = ("invertible M^(l,0)", "L = 2")

@@ -4,7 +4,7 @@ import os
 import subprocess
 import sys
 
-from utfproof.ground import processes
+from utfproof.util import processes
 
 
 def test_cores_are_those_of_the_control_group(monkeypatch, tmp_path):

@@ -11,9 +11,9 @@ import pytest
 
 from utfproof.cli.app import run
 from utfproof.constructions import build_host, random_target
-from utfproof.ground.progress import listening, stage, staged
 from utfproof.matching import embed
 from utfproof.shapes import Shape
+from utfproof.util.progress import listening, stage, staged
 
 SMALL = ["--heads", "2", "--layers", "2", "--head-dim", "2", "--d-in", "3"]
 
@@ -42,7 +42,7 @@ def test_stages_are_silent_without_a_listener_and_end_with_an_error():
 
 
 SLOW = (
-    "import time\nfrom utfproof.cli.entry import watched\nfrom utfproof.ground.progress import stage\n"
+    "import time\nfrom utfproof.cli.entry import watched\nfrom utfproof.util.progress import stage\n"
     "with watched({mode!r}):\n"
     "    with stage('first thing', 8, unit='pieces') as doing:\n"
     "        for _ in range(8):\n            time.sleep(0.25)\n            doing.advance()\n"

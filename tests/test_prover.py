@@ -16,9 +16,9 @@ from utfproof.certificates.prover import certify
 from utfproof.constructions import CONSTRUCTIONS, build_host
 from utfproof.errors import MalformedInput, NotDefined, Undecided, UtfproofError
 from utfproof.exact import rational
-from utfproof.ground import generator
-from utfproof.ground.arrays import exact
 from utfproof.shapes import Shape, matching_dimension
+from utfproof.util import generator
+from utfproof.util.arrays import exact
 
 INDEX, RANDOM = tuple(checker.INDEX_HOSTS), checker.RANDOM
 
@@ -148,7 +148,7 @@ ARITHMETIC_FAULTS = {
         {"seed": 3, "law": "signs"},
     ),
     "another seed drawn": (
-        "ground.generator.stream_key",
+        "util.generator.stream_key",
         shifted_seed,
         "random",
         (1, 1, 1, 1),

@@ -21,9 +21,9 @@ from utfproof.emulation.compare import CompareSetting, compare
 from utfproof.errors import NotDefined, SingularTarget, Undecided
 from utfproof.frontiers.interval import interval
 from utfproof.frontiers.questions import ALMOST_ALL, UNTIED, Question
-from utfproof.ground.notions import Notion
 from utfproof.matching import embed
 from utfproof.shapes import Shape
+from utfproof.util.notions import Notion
 
 pytestmark = pytest.mark.filterwarnings("ignore::utfproof.shapes.EffectiveHeadDimensionWarning")
 HOSTS = [

@@ -18,8 +18,8 @@ from utfproof.constructions.shared_attention import counting_host, two_sided_hos
 from utfproof.decision.shared import read_shared_host, refute_shared
 from utfproof.errors import ResourceLimit
 from utfproof.exact import rational
-from utfproof.ground.arrays import exact
 from utfproof.shapes import Shape
+from utfproof.util.arrays import exact
 
 
 @pytest.fixture

@@ -5,8 +5,8 @@ import numpy as np
 import utfproof
 from utfproof import SoftmaxAttention, build_host, certify, embed, r_all, random_target
 from utfproof.attention import GivenAttention
-from utfproof.ground.arrays import LINE, brief
 from utfproof.shapes import Shape
+from utfproof.util.arrays import LINE, brief
 
 SMALL, LARGE = Shape(2, 2, 3, 4), Shape(3, 3, 7, 9, 5, residual=True)
 

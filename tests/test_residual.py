@@ -14,7 +14,6 @@ from utfproof.constructions.residual import embed_residual_tied, embed_residual_
 from utfproof.errors import MalformedInput, NotDefined, OutsideClass, ResourceLimit
 from utfproof.exact import gfp, rational
 from utfproof.exact.symbolic.determinant import determinant_degree
-from utfproof.ground.arrays import exact
 from utfproof.matching import embed, isolating_target, r_all, refuting_column, w_all
 from utfproof.shapes import (
     Shape,
@@ -22,6 +21,7 @@ from utfproof.shapes import (
     tied_targets_dimension,
 )
 from utfproof.systems import TiedUniversal, Universal
+from utfproof.util.arrays import exact
 
 pytestmark = pytest.mark.numerical
 
@@ -149,7 +149,7 @@ def test_embed_takes_the_formula(name, dims):
     target = random_target(shape, np.random.default_rng(1), tied=name == "tied")
     found = embed(host, target)
     assert found.method == "inclusion and exclusion"
-    assert found.misfit == 0
+    assert found.relative_residual == 0
     assert found.rank == host.m
     assert np.array_equal(found.E @ r_all(host), naive_w_all(target))
     other = replaced(host, R_Q=host.R_K, R_K=host.R_Q, construction=name)

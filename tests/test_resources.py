@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from utfproof.errors import ResourceLimit
-from utfproof.ground.resources import held_memory, limits
+from utfproof.util.resources import held_memory, limits
 
 
 def forever():

@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from utfproof.errors import MalformedInput
-from utfproof.ground.arrays import hstack
-from utfproof.ground.selection import Partition, SelectionMatrix
+from utfproof.util.arrays import hstack
+from utfproof.util.selection import Partition, SelectionMatrix
 
 
 @st.composite

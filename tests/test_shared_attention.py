@@ -24,10 +24,10 @@ from utfproof.constructions.shared_attention import (
 )
 from utfproof.errors import MalformedInput, NotDefined, OutsideClass, ResourceLimit
 from utfproof.exact import rational
-from utfproof.ground.selection import SelectionMatrix
 from utfproof.matching import r_all, w_all
 from utfproof.shapes import Shape
 from utfproof.systems import SharedAttentionUniversal
+from utfproof.util.selection import SelectionMatrix
 
 SERVED = [
     ("register", (2, 3, 1, 1)),

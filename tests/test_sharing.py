@@ -13,10 +13,10 @@ from utfproof.constructions.random import random_target
 from utfproof.constructions.sharing import shared_heads, shared_readers
 from utfproof.emulation.laws import TARGET_LAWS, draw_target
 from utfproof.errors import NotDefined, OutsideClass
-from utfproof.ground.arrays import exact
 from utfproof.matching import embed
 from utfproof.shapes import Shape
 from utfproof.systems import Target
+from utfproof.util.arrays import exact
 
 SHAPES = [(2, 1, 2, 3), (3, 2, 3, 4), (3, 1, 2, 2), (5, 1, 4, 5), (2, 2, 4, 5), (4, 1, 6, 7)]
 

@@ -18,7 +18,6 @@ from utfproof.constructions import build_host
 from utfproof.decision.counterexample import counterexample
 from utfproof.decision.verdict import decide_attention_matching, decide_matching, decide_tied_targets
 from utfproof.errors import MalformedInput
-from utfproof.ground.arrays import exact
 from utfproof.matching import w_all
 from utfproof.shapes import (
     Shape,
@@ -27,6 +26,7 @@ from utfproof.shapes import (
     tied_targets_dimension,
 )
 from utfproof.systems import TiedUniversal, Universal
+from utfproof.util.arrays import exact
 from utfproof.weights import host_metadata, read_target, stored_host, write_host
 
 # --- hosts in files ----------------------------------------------------------------------------------------------

@@ -14,12 +14,12 @@ from pathlib import Path
 import pytest
 from test_sweeps import Here, certify_group, spec_text, sweep_of
 
-from utfproof.ground.processes import THREAD_VARIABLES
 from utfproof.sweeps import cluster
 from utfproof.sweeps.cluster import DaskWorkers, WorkersLost
 from utfproof.sweeps.jobs import Answer, run_job
 from utfproof.sweeps.run import run_sweep
 from utfproof.sweeps.spec import read_spec
+from utfproof.util.processes import THREAD_VARIABLES
 
 pytest.importorskip("distributed")
 CAPPED = {**os.environ, **dict.fromkeys(THREAD_VARIABLES, "1"), "PYTHONWARNINGS": "default"}

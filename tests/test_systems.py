@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 from utfproof.attention import GivenAttention, RationalAttention, SoftmaxAttention
 from utfproof.constructions import build_host, random_target
 from utfproof.errors import MalformedInput
-from utfproof.ground.arrays import exact
 from utfproof.matching import embed, exact_target
 from utfproof.shapes import Shape
 from utfproof.systems import (
@@ -21,6 +20,7 @@ from utfproof.systems import (
     TiedUniversal,
     Universal,
 )
+from utfproof.util.arrays import exact
 
 pytestmark = pytest.mark.numerical
 
@@ -134,7 +134,7 @@ def test_torch_runs_the_same_pass():
         ({"W_Q": np.zeros((2, 2, 5, 2))}, "W_K has shape"),
     ],
 )
-def test_misfits_are_named(change, message):
+def test_shapes_that_do_not_fit_are_named(change, message):
     shape = Shape(2, 2, 2, 3)
     parts = {name: np.zeros((2, 2, 3, 2)) for name in ("W_Q", "W_K", "W_V")} | {"W_O": np.zeros((2, 2, 2, 3))}
     with pytest.raises(MalformedInput, match=message):
@@ -147,7 +147,7 @@ def test_missing_embedding_is_named():
         Target(Shape(1, 1, 2, 3), **parts)
 
 
-def test_host_misfits_are_named():
+def test_host_shapes_that_do_not_fit_are_named():
     with pytest.raises(MalformedInput, match=r"R_V\[0\] has shape"):
         TiedUniversal(
             Shape(1, 2, 1, 1),

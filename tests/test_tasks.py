@@ -23,7 +23,7 @@ REJECT = 1e-9
 
 
 def fits(counts: Counter, law: dict) -> bool:
-    """Chi-square of counted outcomes against a law; outcomes that the law does not have are a misfit."""
+    """Chi-square of counted outcomes against a law; outcomes that the law does not have count as a failure."""
     assert sum(law.values()) == pytest.approx(1, abs=1e-9)
     if set(counts) - {outcome for outcome, chance in law.items() if chance > 0}:
         return False

@@ -19,14 +19,14 @@ from safetensors.torch import save as to_bytes  # noqa: E402
 
 from utfproof.cli import app as cli  # noqa: E402
 from utfproof.errors import MalformedInput  # noqa: E402
-from utfproof.ground import files  # noqa: E402
-from utfproof.ground.arrays import whole_products  # noqa: E402
 from utfproof.training import checkpoint  # noqa: E402
 from utfproof.training import loop as runs  # noqa: E402
 from utfproof.training.model import build_model  # noqa: E402
 from utfproof.training.presets import Preset, preset  # noqa: E402
 from utfproof.training.results import read_results  # noqa: E402
 from utfproof.training.step import Trainer, learning_rate  # noqa: E402
+from utfproof.util import files  # noqa: E402
+from utfproof.util.arrays import whole_products  # noqa: E402
 
 SMALL = {"batch": 4, "steps": 40, "warmup": 5, "learning_rate": 0.01, "init_std": 0.1, "heads": 2, "head_dim": 3}
 NAME = "parentheses/random/attention"

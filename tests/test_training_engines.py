@@ -11,12 +11,12 @@ torch = pytest.importorskip("torch")
 
 from utfproof.attention import SoftmaxAttention  # noqa: E402
 from utfproof.errors import MalformedInput  # noqa: E402
-from utfproof.ground.selection import Partition, SelectionMatrix  # noqa: E402
 from utfproof.training import maps, paths, wide  # noqa: E402
 from utfproof.training.maps import Copies, dense, runs_of, times  # noqa: E402
 from utfproof.training.model import target_of  # noqa: E402
 from utfproof.training.presets import HOSTS, PAPER_HOSTS, VARIANTS, preset  # noqa: E402
 from utfproof.training.step import Trainer, engine_name  # noqa: E402
+from utfproof.util.selection import Partition, SelectionMatrix  # noqa: E402
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 WITHIN = 1e-12

@@ -7,7 +7,7 @@ import sys
 import xml.etree.ElementTree as ET
 from pathlib import Path
 
-import planting
+import fault_injection
 import pytest
 from rich.console import Console
 
@@ -176,15 +176,15 @@ def test_bad_input_is_one_line(arguments, code, message, capsys, tmp_path, monke
 
 def test_a_planted_fault_exits_1_and_is_in_every_report(tmp_path):
     """The whole command, in a process of its own, on code with a fault in it."""
-    fault = planting.tables()["the guessing level lowered"]
+    fault = fault_injection.tables()["the guessing level lowered"]
     script = tmp_path / "faulty.py"
     script.write_text(
-        f"import sys; sys.path.insert(0, {str(Path(planting.__file__).parent)!r})\n"
-        "import planting\n"
+        f"import sys; sys.path.insert(0, {str(Path(fault_injection.__file__).parent)!r})\n"
+        "import fault_injection\n"
         "from utfproof.claims.registry import all_claims\n"
         "from utfproof.cli.app import run\n"
         "all_claims()\n"
-        f"planting.plant(planting.tables()[{fault.name!r}])\n"
+        f"fault_injection.plant(fault_injection.tables()[{fault.name!r}])\n"
         "sys.exit(run(sys.argv[1:]))\n"
     )
     command = [sys.executable, str(script), "verify", *fault.breaks, "intro:sparse", "--workers", "1"]

@@ -14,10 +14,10 @@ from test_decide import save
 from utfproof import weights
 from utfproof.constructions import build_host, random_target
 from utfproof.errors import MalformedInput, ResourceLimit
-from utfproof.ground.generator import round_to
-from utfproof.ground.laws import DTYPES, LAWS
 from utfproof.shapes import Shape
 from utfproof.systems import TiedTarget, TiedUniversal, Universal
+from utfproof.util.generator import round_to
+from utfproof.util.laws import DTYPES, LAWS
 from utfproof.weights import TensorSource, read_embedding, read_host, read_target, same_parameters
 
 

@@ -36,13 +36,13 @@ class Refuted(UtfproofError):
 
 
 class CannotCarry(Refuted):
-    """This host cannot carry this target. `rank` of R_all, its `columns` M and the relative `misfit`, |E R_all - W_all|."""
+    """This host cannot carry this target. `rank` of R_all, its `columns` M and the relative `relative_residual`, |E R_all - W_all|."""
 
-    def __init__(self, message: str, *, rank: int, columns: int, misfit: float) -> None:
+    def __init__(self, message: str, *, rank: int, columns: int, relative_residual: float) -> None:
         super().__init__(message)
         self.rank = rank
         self.columns = columns
-        self.misfit = misfit
+        self.relative_residual = relative_residual
 
 
 class OutsideClass(Refuted):

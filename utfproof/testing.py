@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, Any
 
 from utfproof.claims.grid import DEFAULT_GRID, Grid
 from utfproof.errors import MalformedFile, MalformedInput, NotDefined, Refuted, ResourceLimit, Undecided
-from utfproof.ground.notions import Notion
 from utfproof.shapes import Column, EffectiveHeadDimensionWarning, Shape, column_at, column_index, matching_dimension
+from utfproof.util.notions import Notion
 
 if TYPE_CHECKING:
     from utfproof.certificates.format import Certificate

@@ -16,7 +16,7 @@ from utfproof.attention.chunked import KEY_BLOCK, ChunkedAttention, blocked_prod
 from utfproof.attention.outside import GivenAttention, RationalAttention, SeededAttention
 from utfproof.attention.softmax import PARTS, SoftmaxAttention, like, softmax, visible
 from utfproof.errors import MalformedInput
-from utfproof.ground.arrays import Array
+from utfproof.util.arrays import Array
 
 __all__ = [
     "EVERY_KERNEL",

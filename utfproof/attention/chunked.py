@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from utfproof.attention.softmax import SoftmaxAttention, like
-from utfproof.ground.arrays import Array, is_torch, namespace, one_line
+from utfproof.util.arrays import Array, is_torch, namespace, one_line
 
 KEY_BLOCK = 256
 """Keys summed at a time by ChunkedAttention."""

@@ -10,8 +10,8 @@ import numpy as np
 
 from utfproof.attention.softmax import like, visible
 from utfproof.errors import MalformedInput
-from utfproof.ground.arrays import Array, is_exact, is_torch, one_line, to_numpy, transpose
-from utfproof.ground.generator import raw_numpy, stream_key
+from utfproof.util.arrays import Array, is_exact, is_torch, one_line, to_numpy, transpose
+from utfproof.util.generator import raw_numpy, stream_key
 
 
 @one_line

@@ -18,7 +18,7 @@ from typing import Any, ClassVar, NamedTuple, Self
 import numpy as np
 
 from utfproof.errors import MalformedInput
-from utfproof.ground.arrays import Array, is_exact, is_torch, namespace, transpose
+from utfproof.util.arrays import Array, is_exact, is_torch, namespace, transpose
 
 BY_HEAD_DIM = "1/sqrt(d)"
 BASE = 10000.0

@@ -23,8 +23,8 @@ from typing import Any
 
 from utfproof.benchmarks.timing import circumstances, library
 from utfproof.errors import MalformedInput
-from utfproof.ground.progress import stage, staged
 from utfproof.shapes import EffectiveHeadDimensionWarning, Shape
+from utfproof.util.progress import stage, staged
 
 Call = Callable[[], Any]
 Make = Callable[[Any, Path], tuple[Call, Call]]

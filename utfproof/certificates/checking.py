@@ -24,8 +24,8 @@ from typing import Any
 from utfproof.certificates import limited
 from utfproof.certificates.checker import INTERNAL, LIMIT, NO_MEMORY, PROVED, VALID, Options, Verdict
 from utfproof.errors import MalformedInput
-from utfproof.ground.resources import default_limit
-from utfproof.ground.results import Result
+from utfproof.util.resources import default_limit
+from utfproof.util.results import Result
 
 SECONDS = 3600
 """Time limit for one certificate."""

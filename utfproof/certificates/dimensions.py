@@ -13,7 +13,6 @@ from utfproof.certificates.format import Certificate, certificate
 from utfproof.certificates.hosts import Examined
 from utfproof.constructions.commuting import commuting_dimension
 from utfproof.errors import MalformedInput, Undecided
-from utfproof.ground.notions import BOTH_FREE, E_FREE, Notion
 from utfproof.shapes import (
     Shape,
     geometric,
@@ -22,6 +21,7 @@ from utfproof.shapes import (
     require_words,
     tied_targets_dimension,
 )
+from utfproof.util.notions import BOTH_FREE, E_FREE, Notion
 
 ALL_UNTIED = "all untied"
 ALL_TIED = "all tied"

@@ -14,8 +14,8 @@ from utfproof.attention import PARTS, SoftmaxAttention
 from utfproof.certificates.format import Certificate, certificate, integer
 from utfproof.emulation.enclosure import Enclosure
 from utfproof.errors import MalformedInput
-from utfproof.ground.arrays import Array, exact
 from utfproof.systems import Target, Universal
+from utfproof.util.arrays import Array, exact
 
 
 def attention_name(kernel: SoftmaxAttention, heads: int) -> str:

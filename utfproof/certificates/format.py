@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 
 from utfproof.errors import MalformedInput, ResourceLimit
-from utfproof.ground.arrays import one_line
-from utfproof.ground.files import write_bytes
-from utfproof.ground.notions import Notion
 from utfproof.shapes import Shape
+from utfproof.util.arrays import one_line
+from utfproof.util.files import write_bytes
+from utfproof.util.notions import Notion
 
 FORMAT = "utfproof-certificate"
 VERSION = 2

@@ -18,8 +18,12 @@ from utfproof.certificates.format import integer
 from utfproof.constructions import Construction, construction, resolve_m
 from utfproof.errors import MalformedInput, NotDefined
 from utfproof.exact import gfp
-from utfproof.ground.arrays import require_device
-from utfproof.ground.generator import (
+from utfproof.matching import r_all
+from utfproof.matching.modular import r_all_modulo, stacked_memory
+from utfproof.shapes import Shape, matching_dimension
+from utfproof.systems import TiedUniversal, Universal
+from utfproof.util.arrays import require_device
+from utfproof.util.generator import (
     check_dtype,
     check_law,
     check_seed,
@@ -28,12 +32,8 @@ from utfproof.ground.generator import (
     unit,
     unit_exponent,
 )
-from utfproof.ground.notions import Notion
-from utfproof.ground.resources import require_memory
-from utfproof.matching import r_all
-from utfproof.matching.modular import r_all_modulo, stacked_memory
-from utfproof.shapes import Shape, matching_dimension
-from utfproof.systems import TiedUniversal, Universal
+from utfproof.util.notions import Notion
+from utfproof.util.resources import require_memory
 from utfproof.weights import HostFile, StoredHost, stored_host
 
 Draw = Callable[[str, int, int, int], Any]

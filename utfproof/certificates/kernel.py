@@ -18,9 +18,9 @@ from utfproof.certificates.hosts import DenseSource
 from utfproof.errors import ResourceLimit
 from utfproof.exact import lifting
 from utfproof.exact.rational import primitive
-from utfproof.ground.resources import require_memory
-from utfproof.ground.selection import SelectionMatrix
 from utfproof.shapes import Column, Shape, Word, column_at, matching_dimension
+from utfproof.util.resources import require_memory
+from utfproof.util.selection import SelectionMatrix
 
 ATTEMPTS = 3
 """How many sets of dependent columns of one prime are tried, cheapest first."""

@@ -13,8 +13,8 @@ from utfproof.certificates.format import Certificate, certificate
 from utfproof.certificates.hosts import Examined
 from utfproof.errors import Undecided
 from utfproof.exact import gfp
-from utfproof.ground.notions import Notion
 from utfproof.shapes import Shape, column_groups, linear_test_dimension
+from utfproof.util.notions import Notion
 
 
 def test_columns(shape: Shape) -> np.ndarray:

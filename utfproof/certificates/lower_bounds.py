@@ -13,10 +13,10 @@ from utfproof.certificates.format import Certificate, certificate, integer, pair
 from utfproof.constructions.random import integer_target
 from utfproof.errors import MalformedInput, ResourceLimit, Undecided
 from utfproof.exact import gfp, rational
-from utfproof.ground.notions import Notion
-from utfproof.ground.resources import require_memory
 from utfproof.shapes import Shape, matching_dimension, positive_integer, require_plain, require_words
 from utfproof.systems import Target, dense
+from utfproof.util.notions import Notion
+from utfproof.util.resources import require_memory
 
 TARGET_BOUND = 16
 """Drawn targets have weights in -16 ... 16: generic enough for spans, and short in a certificate."""

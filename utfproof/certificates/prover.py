@@ -16,9 +16,9 @@ from utfproof.certificates.linear_test import ByLinearTest
 from utfproof.certificates.rank import ByDimension, ByElimination, ByEqualColumns, ByIndexMap
 from utfproof.certificates.tied import ByTiedTargets
 from utfproof.errors import ResourceLimit, Undecided
-from utfproof.ground.notions import Notion
-from utfproof.ground.progress import stage
 from utfproof.shapes import Shape
+from utfproof.util.notions import Notion
+from utfproof.util.progress import stage
 from utfproof.weights import HostFile
 
 

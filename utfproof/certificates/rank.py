@@ -19,12 +19,12 @@ from utfproof.certificates.kernel import Vector, equal_columns, find_relation, r
 from utfproof.constructions import CONSTRUCTIONS, build_host
 from utfproof.errors import NotDefined, Undecided
 from utfproof.exact import gfp, lifting
-from utfproof.ground.arrays import to_numpy
-from utfproof.ground.notions import Notion
-from utfproof.ground.resources import require_memory
-from utfproof.ground.selection import SelectionMatrix
 from utfproof.matching import r_all
 from utfproof.shapes import Column, Shape, column_index, tied_targets_dimension
+from utfproof.util.arrays import to_numpy
+from utfproof.util.notions import Notion
+from utfproof.util.resources import require_memory
+from utfproof.util.selection import SelectionMatrix
 
 WITNESS_PRIMES = (65521, 65519, 65497)
 """The three largest primes below 2^16, for witnesses where small primes fail: 2 bytes an entry."""

@@ -6,8 +6,8 @@ from typing import Any
 
 from utfproof.certificates.format import shape_of
 from utfproof.constructions import CONSTRUCTIONS
-from utfproof.ground.notions import Hosts, Notion, Scope, Targets
 from utfproof.shapes import column_at, matching_dimension
+from utfproof.util.notions import Hosts, Notion, Scope, Targets
 
 _TIED = {entry.name for entry in CONSTRUCTIONS.values() if entry.tied}
 """Constructions that use the same matrices in every layer."""

@@ -30,10 +30,10 @@ from utfproof.constructions.random import integer_target
 from utfproof.errors import MalformedInput, Undecided
 from utfproof.frontiers.interval import interval
 from utfproof.frontiers.questions import ALMOST_ALL, Question
-from utfproof.ground.generator import integer_matrix
-from utfproof.ground.notions import BOTH_FREE, Notion
 from utfproof.shapes import Shape, head_words
 from utfproof.systems import Target, prefix_products
+from utfproof.util.generator import integer_matrix
+from utfproof.util.notions import BOTH_FREE, Notion
 
 MOST_RUN = 200
 """Dimensions of hosts that are run as well."""

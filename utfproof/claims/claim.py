@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 from utfproof.claims.grid import Grid
 from utfproof.claims.named import CONDITIONS, TABLES
-from utfproof.ground.notions import Attention, Notion, Scope, Targets
 from utfproof.shapes import Shape, matching_dimension
+from utfproof.util.notions import Attention, Notion, Scope, Targets
 
 if TYPE_CHECKING:
     from utfproof.certificates.format import Certificate

@@ -17,13 +17,13 @@ from utfproof.claims import plain
 from utfproof.claims.claim import Agreed, Check, Figure, Instance, Run, agree
 from utfproof.claims.named import CONDITIONS, DIMENSIONS
 from utfproof.exact import gfp, rational
-from utfproof.ground.generator import integer_matrix
-from utfproof.ground.notions import Notion
-from utfproof.ground.selection import SelectionMatrix
 from utfproof.matching import embed, r_all, w_all
 from utfproof.shapes import Shape, matching_dimension, tied_targets_dimension
 from utfproof.systems import Target, Universal
 from utfproof.systems.biases import BiasedTarget
+from utfproof.util.generator import integer_matrix
+from utfproof.util.notions import Notion
+from utfproof.util.selection import SelectionMatrix
 
 # --- by certificate ------------------------------------------------------------------------------------------------
 

@@ -8,8 +8,8 @@ import numpy as np
 
 from utfproof.claims import plain
 from utfproof.claims.claim import Agreed, agree
-from utfproof.ground.selection import SelectionMatrix
 from utfproof.systems import Universal
+from utfproof.util.selection import SelectionMatrix
 
 
 def parameters(host: Universal) -> Iterator[tuple[str, SelectionMatrix]]:

@@ -11,10 +11,10 @@ from utfproof.claims import plain
 from utfproof.claims.claim import Agreed, agree
 from utfproof.claims.decisions import dense, rank_modulo
 from utfproof.exact import rational
-from utfproof.ground.generator import integer_matrix
 from utfproof.matching import r_all
 from utfproof.shapes import Shape, matching_dimension
 from utfproof.systems import Universal
+from utfproof.util.generator import integer_matrix
 
 
 def integer_host(shape: Shape, m: int, seed: int = 0, *, tied: bool = False, equal_readers: bool = False) -> Universal:

@@ -20,7 +20,7 @@ from utfproof.claims.registry import all_claims
 from utfproof.claims.theorems import ABSENT, BROKEN, BUILT, CHECKED, STATED, Standing, standing
 from utfproof.claims.verdicts import Observation, computed_verdict, examined, figures, judge, smallest
 from utfproof.errors import MalformedInput, UtfproofError
-from utfproof.ground.files import write_bytes
+from utfproof.util.files import write_bytes
 
 SPENT = ("seconds", "processor_seconds")
 """Of a claim's document: what differs from run to run."""

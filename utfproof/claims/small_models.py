@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 
 from utfproof.claims import plain
-from utfproof.ground.generator import integer_matrix
 from utfproof.shapes import Shape
 from utfproof.systems import SharedAttentionUniversal
 from utfproof.systems.biases import BiasedTarget
+from utfproof.util.generator import integer_matrix
 
 Grid = list[list[plain.Rows]]
 """Matrices by layer, then head."""

@@ -1,7 +1,7 @@
 """Compute a claim's verdict from its instances and compare it with the record.
 
 A certificate supports an instance only if it is about that shape and that m, if the checker accepts it, and if its scope
-settles the claim's own (`utfproof.ground.notions`).
+settles the claim's own (`utfproof.util.notions`).
 
 Rules for readings, the same for every claim: a sentence about accuracies in words ("matches", "exceeds", "near-perfect")
 is judged with the tolerance `TOLERANCE` of percentage points; a number that the paper prints is compared exactly.

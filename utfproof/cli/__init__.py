@@ -8,7 +8,7 @@ def main(arguments: list[str] | None = None) -> None:
     import sys
 
     from utfproof.cli import signals
-    from utfproof.ground.processes import wait_passively
+    from utfproof.util.processes import wait_passively
 
     signals.while_loading()
     wait_passively()

@@ -12,7 +12,7 @@ from typing import Any
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from utfproof.cli.outcome import console, plain
-from utfproof.ground.progress import Stage, listening
+from utfproof.util.progress import Stage, listening
 
 DELAY = 0.7
 """Seconds of work before anything is drawn: what is quick stays quiet."""

@@ -18,9 +18,9 @@ from utfproof.cli.options import ADVANCED, WRITTEN, one_of, rare
 from utfproof.cli.outcome import Outcome
 from utfproof.cli.registry import Parameter, parameters
 from utfproof.errors import MalformedInput
-from utfproof.ground.files import require_writable
-from utfproof.ground.progress import stage
-from utfproof.ground.resources import limits
+from utfproof.util.files import require_writable
+from utfproof.util.progress import stage
+from utfproof.util.resources import limits
 
 MODES = ("auto", "plain", "none")
 _HELP_ALL = "utfproof.help-all"

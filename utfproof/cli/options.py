@@ -15,10 +15,10 @@ from typing import Annotated, Any
 import typer
 
 from utfproof.errors import MalformedInput, choose
-from utfproof.ground.laws import DTYPES, LAWS
-from utfproof.ground.notions import Notion
-from utfproof.ground.resources import parse_bytes
 from utfproof.shapes import Shape
+from utfproof.util.laws import DTYPES, LAWS
+from utfproof.util.notions import Notion
+from utfproof.util.resources import parse_bytes
 
 ADVANCED = "Advanced"
 rare = partial(typer.Option, rich_help_panel=ADVANCED)

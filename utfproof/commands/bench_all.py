@@ -8,7 +8,7 @@ import typer
 
 from utfproof.cli.options import Output
 from utfproof.cli.outcome import Outcome
-from utfproof.ground.files import write_json
+from utfproof.util.files import write_json
 
 
 def bench_all(

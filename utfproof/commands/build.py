@@ -10,10 +10,10 @@ import typer
 from utfproof.cli import options
 from utfproof.cli.outcome import Outcome
 from utfproof.errors import MalformedInput, choose
-from utfproof.ground.laws import DTYPES
 from utfproof.shapes import Shape
 from utfproof.systems import Target
 from utfproof.systems.biases import BiasedTarget
+from utfproof.util.laws import DTYPES
 
 ITEM_BYTES = {"float64": 8, "float32": 4, "float16": 2, "bfloat16": 2, "int8": 1}
 
@@ -96,7 +96,7 @@ def _host(
     name: str, output: Path, shape: Shape, m: int | None, dtype: str | None, draw: dict[str, Any], limit: int | None
 ) -> dict[str, Any]:
     from utfproof.constructions import build_host, construction, dense_bytes, resolve_m
-    from utfproof.ground.resources import require_memory
+    from utfproof.util.resources import require_memory
     from utfproof.weights import write_host
 
     entry = construction(name)

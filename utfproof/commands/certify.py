@@ -8,8 +8,8 @@ import typer
 
 from utfproof.cli import options
 from utfproof.cli.outcome import Outcome
-from utfproof.ground.notions import Notion
 from utfproof.shapes import matching_dimension
+from utfproof.util.notions import Notion
 
 if TYPE_CHECKING:
     from utfproof.certificates.format import Certificate

@@ -16,7 +16,7 @@ from utfproof.cli import signals
 from utfproof.cli.entry import AsJson, HelpAll, Progress, watched
 from utfproof.cli.options import MaxMemory, one_of, positive, rare
 from utfproof.errors import MalformedInput
-from utfproof.ground.progress import stage
+from utfproof.util.progress import stage
 
 INTERRUPTED = 130
 

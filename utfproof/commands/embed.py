@@ -156,7 +156,7 @@ def _document(found: Embedding, machine: Universal) -> dict[str, Any]:
         "columns": found.columns,
         "condition": found.condition,
         "condition_estimated": found.condition_estimated,
-        "misfit": found.misfit,
+        "relative_residual": found.relative_residual,
         "shape": machine.shape.document(machine.m),
     }
 
@@ -167,5 +167,5 @@ def _rows(found: Embedding) -> dict[str, Any]:
         "method": found.method,
         **({"rank R_all": f"{found.rank} of M = {found.columns}"} if found.rank is not None else {}),
         **({"condition": f"{estimated}{found.condition:.3g}"} if found.condition is not None else {}),
-        **({"misfit": f"{found.misfit:.3g}"} if found.misfit is not None else {}),
+        **({"relative_residual": f"{found.relative_residual:.3g}"} if found.relative_residual is not None else {}),
     }

@@ -14,9 +14,9 @@ from utfproof.cli.outcome import Outcome
 from utfproof.commands.hosts import host_digest
 from utfproof.commands.readings import agreement_code, comparison, comparison_rows
 from utfproof.errors import MalformedInput, Refuted
-from utfproof.ground.files import require_writable
-from utfproof.ground.progress import stage
 from utfproof.systems import Target, Universal
+from utfproof.util.files import require_writable
+from utfproof.util.progress import stage
 
 if TYPE_CHECKING:
     from utfproof.models import Reading

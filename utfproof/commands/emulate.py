@@ -25,10 +25,10 @@ from utfproof.emulation.compare import INPUTS
 from utfproof.emulation.engines import ENGINES, PRECISIONS
 from utfproof.emulation.laws import TARGET_LAWS
 from utfproof.errors import MalformedInput
-from utfproof.ground.progress import stage
 from utfproof.shapes import Shape, listed, listed_integers
 from utfproof.systems import Target
 from utfproof.systems.biases import BiasedTarget
+from utfproof.util.progress import stage
 
 EXIT_CODES = {True: 0, False: 1, None: 4}
 """By whether outputs agree."""

@@ -13,10 +13,10 @@ import typer
 from utfproof.cli.options import Residual, written
 from utfproof.cli.outcome import Outcome, console
 from utfproof.errors import MalformedInput
-from utfproof.ground.files import make_folder
-from utfproof.ground.notions import Notion
-from utfproof.ground.progress import stage
 from utfproof.shapes import span
+from utfproof.util.files import make_folder
+from utfproof.util.notions import Notion
+from utfproof.util.progress import stage
 
 if TYPE_CHECKING:
     from utfproof.frontiers.table import Frontier as Found
@@ -57,7 +57,7 @@ def frontier(
     if certificates is not None:
         make_folder(certificates)
     if plot is not None:
-        from utfproof.ground.plots import picture_format
+        from utfproof.util.plots import picture_format
 
         picture_format(plot)
     with stage("frontier", len(grid), unit="shapes") as doing:

@@ -11,9 +11,9 @@ from utfproof.cli.entry import require_apart
 from utfproof.cli.options import shape_of
 from utfproof.constructions import CONSTRUCTIONS
 from utfproof.errors import MalformedInput, ResourceLimit, choose
-from utfproof.ground.files import require_writable
 from utfproof.shapes import Shape
 from utfproof.systems import Universal
+from utfproof.util.files import require_writable
 
 
 def is_host_file(name: str) -> bool:

@@ -35,7 +35,7 @@ def optimum(
     Example: utfproof train parentheses/trained-own-width/attention -o runs/own; utfproof optimum runs/own --hosts
     sparse-front,random; utfproof tables
     """
-    from utfproof.ground.arrays import require_device
+    from utfproof.util.arrays import require_device
 
     require_device("cpu")
     if results is not None and results.exists() and not results.is_dir():

@@ -10,8 +10,8 @@ import typer
 from utfproof.cli.options import MaxMemory
 from utfproof.cli.outcome import Outcome
 from utfproof.errors import MalformedInput
-from utfproof.ground.files import require_regular
-from utfproof.ground.resources import require_memory
+from utfproof.util.files import require_regular
+from utfproof.util.resources import require_memory
 
 SHOWN = 10
 """Dependent rows and columns that people see."""

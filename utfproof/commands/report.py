@@ -10,8 +10,8 @@ import typer
 from utfproof.cli.options import MaxMemory, written
 from utfproof.cli.outcome import Outcome
 from utfproof.errors import MalformedInput
-from utfproof.ground.files import write_bytes
-from utfproof.ground.resources import default_limit, limits
+from utfproof.util.files import write_bytes
+from utfproof.util.resources import default_limit, limits
 
 
 def report(

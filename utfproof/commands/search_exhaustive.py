@@ -9,8 +9,8 @@ import typer
 from utfproof.cli.options import Heads, Layers, MaxMemory, Output, choice
 from utfproof.cli.outcome import Outcome
 from utfproof.commands.search_numerical import FREE, Dimension, Free, Looped, require_problem
-from utfproof.ground.files import write_json
-from utfproof.ground.progress import stage
+from utfproof.util.files import write_json
+from utfproof.util.progress import stage
 
 KINDS = ("all", "maps", "injections")
 

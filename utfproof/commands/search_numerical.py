@@ -9,9 +9,9 @@ import typer
 from utfproof.cli.options import DIn, HeadDim, Heads, Layers, MaxMemory, Output, Seed, choice
 from utfproof.cli.outcome import Outcome
 from utfproof.errors import MalformedInput
-from utfproof.ground.files import write_json
-from utfproof.ground.progress import stage
 from utfproof.shapes import Shape
+from utfproof.util.files import write_json
+from utfproof.util.progress import stage
 
 if TYPE_CHECKING:
     from utfproof.search.exact_host import Verification

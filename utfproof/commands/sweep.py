@@ -10,7 +10,7 @@ import typer
 from utfproof.cli.options import memory, parallel, written
 from utfproof.cli.outcome import Outcome
 from utfproof.errors import MalformedInput, ResourceLimit, Undecided
-from utfproof.ground.progress import stage
+from utfproof.util.progress import stage
 
 if TYPE_CHECKING:
     from utfproof.sweeps.run import Summary
@@ -57,11 +57,11 @@ def sweep(
     Examples: utfproof sweep grid.toml -o ranks --workers 4 --table ranks.parquet; utfproof sweep grid.toml --scheduler
     tcp://127.0.0.1:8786
     """
-    from utfproof.ground.resources import default_limit
     from utfproof.sweeps.cluster import DaskWorkers, require_dask
     from utfproof.sweeps.run import run_sweep
     from utfproof.sweeps.spec import read_spec
     from utfproof.sweeps.table import require_table, write_table
+    from utfproof.util.resources import default_limit
 
     if table is not None:
         require_table(table)

@@ -13,8 +13,8 @@ import typer
 from utfproof.cli.options import MaxMemory, Seed, Threads, choice, rare
 from utfproof.cli.outcome import Outcome
 from utfproof.errors import MalformedInput, Stopped
-from utfproof.ground.laws import check_seed
-from utfproof.ground.progress import stage
+from utfproof.util.laws import check_seed
+from utfproof.util.progress import stage
 
 if TYPE_CHECKING:
     from utfproof.training.loop import Tick
@@ -66,11 +66,11 @@ def train(
     Examples: utfproof train 1-hop/sparse/residual-norm; utfproof train 2-hop/random/residual-norm --seeds 5 --device cuda;
     utfproof train 1-hop/sparse/attention --setting theory --steps 200 --set host=random -o runs/trial
     """
-    from utfproof.ground.arrays import require_device
     from utfproof.training.loop import Interrupted, RunSetting, run
     from utfproof.training.model import check_dtype
     from utfproof.training.presets import preset as preset_named
     from utfproof.training.results import DEFAULT_FOLDER
+    from utfproof.util.arrays import require_device
 
     overrides = name_values(changes or [])
     chosen = {"steps": steps, "batch": batch, "m": m}

@@ -13,9 +13,9 @@ from utfproof.claims.grid import DEFAULT_GRID, Grid
 from utfproof.cli.options import Output, parallel, written
 from utfproof.cli.outcome import Outcome, console
 from utfproof.errors import MalformedInput, Refuted
-from utfproof.ground.files import write_bytes
-from utfproof.ground.processes import cores, worker_pool
-from utfproof.ground.progress import stage
+from utfproof.util.files import write_bytes
+from utfproof.util.processes import cores, worker_pool
+from utfproof.util.progress import stage
 
 SHOWN_IN_FULL = 5
 """So many claims are shown with statement and evidence, more of them as a summary."""

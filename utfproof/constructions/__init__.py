@@ -25,10 +25,10 @@ from utfproof.constructions import (
 from utfproof.constructions.random import random_host, random_target
 from utfproof.constructions.record import Construction
 from utfproof.errors import MalformedInput, choose
-from utfproof.ground.laws import check_law
-from utfproof.ground.resources import require_memory
 from utfproof.shapes import Shape
 from utfproof.systems import Universal
+from utfproof.util.laws import check_law
+from utfproof.util.resources import require_memory
 
 __all__ = [
     "CONSTRUCTIONS",

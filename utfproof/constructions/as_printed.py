@@ -11,9 +11,9 @@ import numpy as np
 from utfproof.constructions.layout import Layout
 from utfproof.constructions.record import Construction, Domain
 from utfproof.constructions.tied import trie_pairs
-from utfproof.ground.selection import SelectionMatrix
 from utfproof.shapes import Shape, paper_looped_dimension
 from utfproof.systems import TiedUniversal, Universal
+from utfproof.util.selection import SelectionMatrix
 
 
 def block_width(shape: Shape) -> int:

@@ -21,10 +21,10 @@ from utfproof.constructions.shared_attention import (
 )
 from utfproof.constructions.tied import Pairs, host_of_halves, padded
 from utfproof.constructions.words import Blocks, embedded, powers, require_tied_scalar
-from utfproof.ground.arrays import Array
-from utfproof.ground.notions import Notion
 from utfproof.shapes import Shape
 from utfproof.systems import Target, TiedUniversal
+from utfproof.util.arrays import Array
+from utfproof.util.notions import Notion
 
 NAME = "commuting-trie"
 

@@ -24,10 +24,10 @@ from utfproof.constructions.multiplying import Places, Product, copied, multipli
 from utfproof.constructions.record import CONSTANT, Construction
 from utfproof.errors import OutsideClass
 from utfproof.exact import rational
-from utfproof.ground.arrays import Array, hstack, is_exact, namespace, to_numpy, transpose, zeros
-from utfproof.ground.notions import Notion
 from utfproof.shapes import Shape
 from utfproof.systems import AugmentedTarget, Target, TiedUniversal
+from utfproof.util.arrays import Array, hstack, is_exact, namespace, to_numpy, transpose, zeros
+from utfproof.util.notions import Notion
 
 READERS = "QKV"
 CANDIDATES = np.linspace(-2, 2, 65)

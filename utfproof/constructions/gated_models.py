@@ -18,12 +18,12 @@ import numpy as np
 from utfproof.constructions.multiplying import Places, Product, copied, multiplier, selected, times
 from utfproof.constructions.record import CONSTANT, Construction, Domain
 from utfproof.errors import OutsideClass
-from utfproof.ground.arrays import Array
-from utfproof.ground.notions import Notion
 from utfproof.shapes import Shape
 from utfproof.systems import AugmentedTarget, Target, Universal
 from utfproof.systems.biases import BiasedTarget
 from utfproof.systems.mlp import MLP, MULTIPLYING
+from utfproof.util.arrays import Array
+from utfproof.util.notions import Notion
 
 FAMILY = (
     "mlp-D-K serves targets with MLPs: stream width up to D, MLP width up to K, SwiGLU (others: mlp-D-K-gelu); "

@@ -7,10 +7,10 @@ from math import gcd
 
 import numpy as np
 
-from utfproof.ground.arrays import Array, hstack, namespace, zeros
-from utfproof.ground.selection import SelectionMatrix, pieces, uniform
 from utfproof.shapes import Shape
 from utfproof.systems import TiedUniversal
+from utfproof.util.arrays import Array, hstack, namespace, zeros
+from utfproof.util.selection import SelectionMatrix, pieces, uniform
 
 Move = tuple[np.ndarray, np.ndarray, int]
 """First coordinates of blocks (rows), where R_V takes them from (columns), and their width."""

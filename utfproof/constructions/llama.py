@@ -18,8 +18,8 @@ import numpy as np
 from utfproof.attention import AttentionKernel, SoftmaxAttention
 from utfproof.constructions.multiplying import Places
 from utfproof.errors import MalformedInput, OutsideClass
-from utfproof.ground.resources import require_memory
 from utfproof.systems.mlp import activated
+from utfproof.util.resources import require_memory
 
 RHO = 1e7
 """The root mean square of the host's rows: its own norm is off by 1/(2 rho^2) times the target's mean square."""

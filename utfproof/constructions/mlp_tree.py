@@ -16,13 +16,13 @@ import numpy as np
 from utfproof.constructions.gated_models import served_target
 from utfproof.constructions.multiplying import copied, selected
 from utfproof.constructions.record import CONSTANT, Construction, Domain
-from utfproof.ground.arrays import Array
-from utfproof.ground.notions import Notion
-from utfproof.ground.resources import require_memory
 from utfproof.shapes import Shape
 from utfproof.systems import Target, Universal
 from utfproof.systems.biases import BiasedTarget
 from utfproof.systems.mlp import MLP, MULTIPLYING
+from utfproof.util.arrays import Array
+from utfproof.util.notions import Notion
+from utfproof.util.resources import require_memory
 
 _NAME = re.compile(rf"mlp-tree-([1-9][0-9]{{0,5}})(?:-({'|'.join(MULTIPLYING)}))?")
 

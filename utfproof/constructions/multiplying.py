@@ -13,9 +13,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from utfproof.ground.resources import require_memory
-from utfproof.ground.selection import SelectionMatrix, uniform
 from utfproof.systems.mlp import MLP
+from utfproof.util.resources import require_memory
+from utfproof.util.selection import SelectionMatrix, uniform
 
 
 class Product(NamedTuple):

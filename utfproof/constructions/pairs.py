@@ -19,11 +19,11 @@ from utfproof.constructions.layout import padded_columns, side_by_side
 from utfproof.constructions.record import Construction, Domain, Forms
 from utfproof.constructions.sharing import host_of_groups, widened_target
 from utfproof.errors import Undecided
-from utfproof.ground.arrays import Array
-from utfproof.ground.notions import Notion
-from utfproof.ground.selection import SelectionMatrix, uniform
 from utfproof.shapes import Shape, matching_dimension
 from utfproof.systems import Target, TiedUniversal, prefix_stacks
+from utfproof.util.arrays import Array
+from utfproof.util.notions import Notion
+from utfproof.util.selection import SelectionMatrix, uniform
 
 NAME = "pairs"
 TRIES, ENOUGH = 48, 8

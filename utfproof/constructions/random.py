@@ -12,14 +12,14 @@ import numpy as np
 
 from utfproof.constructions.record import Construction
 from utfproof.errors import MalformedInput
-from utfproof.ground.generator import integer_matrix, weight_matrix
-from utfproof.ground.laws import check_dtype, check_law, check_seed
-from utfproof.ground.notions import Notion
-from utfproof.ground.resources import require_memory
 from utfproof.shapes import Shape, matching_dimension, positive_integer, require_shape
 from utfproof.systems import Target, TiedTarget, TiedUniversal, Universal
 from utfproof.systems.biases import BiasedTarget
 from utfproof.systems.mlp import MLP
+from utfproof.util.generator import integer_matrix, weight_matrix
+from utfproof.util.laws import check_dtype, check_law, check_seed
+from utfproof.util.notions import Notion
+from utfproof.util.resources import require_memory
 
 
 def random_host(

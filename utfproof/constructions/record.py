@@ -10,12 +10,12 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from utfproof.errors import NotDefined, ResourceLimit
-from utfproof.ground.arrays import Array
-from utfproof.ground.notions import Notion
-from utfproof.ground.resources import require_memory
-from utfproof.ground.selection import SelectionMatrix
 from utfproof.shapes import Shape, positive_integer, require_plain, require_shape, require_words
 from utfproof.systems import SharedAttentionUniversal, Target, Universal
+from utfproof.util.arrays import Array
+from utfproof.util.notions import Notion
+from utfproof.util.resources import require_memory
+from utfproof.util.selection import SelectionMatrix
 
 MOST_COUNTED = 2**14
 CONSTANT = "inputs whose rows sum to 1, such as one-hot tokens"

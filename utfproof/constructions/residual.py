@@ -12,10 +12,10 @@ from typing import NamedTuple
 from utfproof.constructions.record import Construction, index_map_bytes
 from utfproof.constructions.tied import tied_host
 from utfproof.errors import NotDefined, OutsideClass
-from utfproof.ground.arrays import Array, hstack, namespace, zeros
-from utfproof.ground.notions import Notion
 from utfproof.shapes import Shape, geometric, matching_dimension, tied_targets_dimension, word_index
 from utfproof.systems import Target, prefix_stacks
+from utfproof.util.arrays import Array, hstack, namespace, zeros
+from utfproof.util.notions import Notion
 
 # --- untied: the prefix tree -------------------------------------------------------------------------------
 

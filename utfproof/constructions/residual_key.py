@@ -13,11 +13,11 @@ from utfproof.constructions.layout import Layout, padded_columns, side_by_side
 from utfproof.constructions.record import Construction, Domain, Identity
 from utfproof.constructions.shared_key import key_forms
 from utfproof.errors import OutsideClass
-from utfproof.ground.arrays import Array
-from utfproof.ground.notions import Notion
-from utfproof.ground.selection import SelectionMatrix
 from utfproof.shapes import Shape
 from utfproof.systems import Target, Universal, prefix_stacks
+from utfproof.util.arrays import Array
+from utfproof.util.notions import Notion
+from utfproof.util.selection import SelectionMatrix
 
 NAME = "residual-key"
 

@@ -27,11 +27,11 @@ from utfproof.constructions.record import (
 )
 from utfproof.constructions.tied import padded, register_pairs
 from utfproof.constructions.words import Blocks, embedded, powers, require_tied_scalar, values
-from utfproof.ground.arrays import Array
-from utfproof.ground.notions import Notion
-from utfproof.ground.selection import Partition, SelectionMatrix
 from utfproof.shapes import Shape, head_words
 from utfproof.systems import SharedAttentionUniversal, Target, prefix_products
+from utfproof.util.arrays import Array
+from utfproof.util.notions import Notion
+from utfproof.util.selection import Partition, SelectionMatrix
 
 Counts = tuple[int, ...]
 """How often each of some letters occurs in a word."""

@@ -12,11 +12,11 @@ from utfproof.constructions.layout import Layout, padded_columns, side_by_side, 
 from utfproof.constructions.record import Construction, Domain, Forms, Identity
 from utfproof.constructions.tied import trie_pairs
 from utfproof.errors import OutsideClass
-from utfproof.ground.arrays import Array, eye
-from utfproof.ground.notions import Notion
-from utfproof.ground.selection import SelectionMatrix
 from utfproof.shapes import Shape, geometric, shared_key_dimension
 from utfproof.systems import Target, TiedUniversal, prefix_stacks
+from utfproof.util.arrays import Array, eye
+from utfproof.util.notions import Notion
+from utfproof.util.selection import SelectionMatrix
 
 
 def _key_start(shape: Shape) -> int:

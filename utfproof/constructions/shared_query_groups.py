@@ -19,11 +19,11 @@ from utfproof.constructions.record import Construction, Domain, Forms, Identity
 from utfproof.constructions.tied import register_pairs, trie_pairs
 from utfproof.errors import OutsideClass, SingularTarget
 from utfproof.exact import rational
-from utfproof.ground.arrays import Array, eye, hstack, is_exact, namespace, to_numpy, transpose
-from utfproof.ground.notions import Notion
-from utfproof.ground.selection import SelectionMatrix
 from utfproof.shapes import Shape, geometric
 from utfproof.systems import Target, TiedUniversal, prefix_stacks
+from utfproof.util.arrays import Array, eye, hstack, is_exact, namespace, to_numpy, transpose
+from utfproof.util.notions import Notion
+from utfproof.util.selection import SelectionMatrix
 
 NAME = "shared-query-groups"
 Gauge = tuple[Array, Array]

@@ -16,11 +16,11 @@ from utfproof.constructions.layout import Layout, padded_columns, side_by_side
 from utfproof.constructions.record import Construction, Domain, Forms
 from utfproof.constructions.tied import register_pairs, trie_pairs
 from utfproof.errors import NotDefined, OutsideClass
-from utfproof.ground.arrays import Array, is_exact, is_torch
-from utfproof.ground.notions import Notion
-from utfproof.ground.selection import SelectionMatrix, uniform
 from utfproof.shapes import Shape, matching_dimension
 from utfproof.systems import Target, TiedUniversal, prefix_stacks
+from utfproof.util.arrays import Array, is_exact, is_torch
+from utfproof.util.notions import Notion
+from utfproof.util.selection import SelectionMatrix, uniform
 
 NAME = "sharing"
 _TRIES = 16

@@ -15,10 +15,10 @@ import numpy as np
 from utfproof.constructions.layout import Layout
 from utfproof.constructions.record import Construction, index_map_bytes
 from utfproof.constructions.residual import embed_residual_tree
-from utfproof.ground.notions import Notion
-from utfproof.ground.selection import Partition, SelectionMatrix, over_equal_cells, pieces, uniform
 from utfproof.shapes import Shape, geometric, matching_dimension
 from utfproof.systems import Universal
+from utfproof.util.notions import Notion
+from utfproof.util.selection import Partition, SelectionMatrix, over_equal_cells, pieces, uniform
 
 PrefixTree = tuple[Partition, list[int]]
 

@@ -12,9 +12,9 @@ from collections.abc import Callable
 
 import numpy as np
 
-from utfproof.ground.selection import Partition, SelectionMatrix
 from utfproof.shapes import Shape
 from utfproof.systems import TiedUniversal
+from utfproof.util.selection import Partition, SelectionMatrix
 
 Pairs = tuple[np.ndarray, np.ndarray]
 """Cells or blocks (rows, columns) that R_V joins."""

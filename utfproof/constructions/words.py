@@ -9,9 +9,9 @@ import numpy as np
 
 from utfproof.errors import OutsideClass
 from utfproof.exact import rational
-from utfproof.ground.arrays import Array, exact, is_exact, namespace, transpose, zeros
 from utfproof.shapes import Shape, Word
 from utfproof.systems import Target
+from utfproof.util.arrays import Array, exact, is_exact, namespace, transpose, zeros
 
 Blocks = list[tuple[int, list[str]]]
 """(first coordinate, letters of the word), by first coordinate."""

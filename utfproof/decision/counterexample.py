@@ -20,11 +20,11 @@ from utfproof.certificates.kernel import find_relation, missed_distance, refuted
 from utfproof.decision.verdict import HostDecision
 from utfproof.errors import ResourceLimit
 from utfproof.exact import gfp
-from utfproof.ground.arrays import one_line
-from utfproof.ground.resources import require_memory
 from utfproof.matching import isolating_target, w_all
 from utfproof.shapes import Column, Shape, column_at
 from utfproof.systems import Target, TiedTarget
+from utfproof.util.arrays import one_line
+from utfproof.util.resources import require_memory
 from utfproof.weights import StoredHost
 
 CHEAP_KERNEL_ENTRIES = 12_000

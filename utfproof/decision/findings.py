@@ -16,9 +16,9 @@ from utfproof.decision.counterexample import (
     written,
 )
 from utfproof.decision.verdict import HostDecision, HostVerdict
-from utfproof.ground.notions import Extent, Notion, Tying
-from utfproof.ground.results import Result
 from utfproof.systems import Target
+from utfproof.util.notions import Extent, Notion, Tying
+from utfproof.util.results import Result
 from utfproof.weights import StoredHost
 
 

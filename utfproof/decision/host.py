@@ -19,10 +19,10 @@ from utfproof.decision.verdict import (
     decide_tied_targets,
 )
 from utfproof.errors import MalformedInput, ResourceLimit
-from utfproof.ground.arrays import exact
-from utfproof.ground.notions import Notion
 from utfproof.shapes import require_words
 from utfproof.systems import Target
+from utfproof.util.arrays import exact
+from utfproof.util.notions import Notion
 from utfproof.weights import StoredHost, stored_host, write_target
 
 

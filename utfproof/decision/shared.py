@@ -16,12 +16,12 @@ from utfproof.certificates.dimensions import dimension_certificate
 from utfproof.certificates.format import Certificate
 from utfproof.certificates.lower_bounds import null_vector_certificate
 from utfproof.errors import NotDefined, ResourceLimit, Undecided
-from utfproof.ground.arrays import exact, one_line
-from utfproof.ground.notions import Notion
-from utfproof.ground.resources import require_memory
 from utfproof.matching import isolating_target
 from utfproof.shapes import Column, Shape, Word, column_index, too_many_words, word_at
 from utfproof.systems import Target
+from utfproof.util.arrays import exact, one_line
+from utfproof.util.notions import Notion
+from utfproof.util.resources import require_memory
 from utfproof.weights import (
     TensorFile,
     known_system,

@@ -11,8 +11,8 @@ from utfproof.certificates.prover import certify, certify_weights
 from utfproof.certificates.scope import scope_of
 from utfproof.constructions import CONSTRUCTIONS
 from utfproof.errors import NotDefined, Undecided
-from utfproof.ground.arrays import one_line
-from utfproof.ground.notions import Extent, Hosts, Notion, Scope, Targets, Tying
+from utfproof.util.arrays import one_line
+from utfproof.util.notions import Extent, Hosts, Notion, Scope, Targets, Tying
 from utfproof.weights import StoredHost, read_host
 
 

@@ -23,10 +23,10 @@ import numpy as np
 from utfproof.attention import KEY_BLOCK
 from utfproof.emulation.engines import READ_BLOCK, ReadHost
 from utfproof.emulation.norms import block_norms, length, longest, spectral_norm
-from utfproof.ground.arrays import to_numpy
-from utfproof.ground.selection import SelectionMatrix
 from utfproof.shapes import Shape
 from utfproof.systems import Target, Universal
+from utfproof.util.arrays import to_numpy
+from utfproof.util.selection import SelectionMatrix
 
 LAMBDA = 8.0
 """Standard deviations of the estimate."""

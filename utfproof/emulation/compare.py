@@ -20,14 +20,14 @@ from utfproof.emulation.given import equation_gap
 from utfproof.emulation.observe import Observer
 from utfproof.emulation.predict import Predictor, attention_matching, has_bound
 from utfproof.errors import MalformedInput, NotDefined
-from utfproof.ground.arrays import Array, one_line, to_numpy
-from utfproof.ground.generator import integer_matrix
-from utfproof.ground.notions import Notion
-from utfproof.ground.resources import require_memory
 from utfproof.matching import Embedder, Embedding
 from utfproof.shapes import Shape
 from utfproof.systems import Target, Universal
 from utfproof.systems.biases import BiasedTarget
+from utfproof.util.arrays import Array, one_line, to_numpy
+from utfproof.util.generator import integer_matrix
+from utfproof.util.notions import Notion
+from utfproof.util.resources import require_memory
 
 Kernels = Sequence[tuple[str, AttentionKernel | Callable[[int], AttentionKernel]]]
 """Names and kernels; a function of the context length where the kernel depends on it (matrices from outside)."""
@@ -114,7 +114,7 @@ class EmulationReport:
     tolerance: float | None
     comparisons: tuple[Comparison, ...]
     condition: float | None
-    misfit: float | None
+    relative_residual: float | None
     engine: str = "m-wide"
     precision: str = "float64"
     unsolved: str | None = None
@@ -179,7 +179,7 @@ class EmulationReport:
             "tolerance": self.tolerance,
             "bound_over_error": None if self.ratios is None else list(self.ratios),
             "condition": self.condition,
-            "misfit": self.misfit,
+            "relative_residual": self.relative_residual,
             "unsolved": self.unsolved,
             "comparisons": [asdict(c) for c in self.comparisons],
         }
@@ -286,13 +286,13 @@ def compare(
             results.append(result)
             if progress is not None:
                 progress()
-    conditions, misfits = [e.condition for e in found], [e.misfit for e in found]
+    conditions, relative_residuals = [e.condition for e in found], [e.relative_residual for e in found]
     return EmulationReport(
         found[-1].notion,
         tolerance,
         tuple(results),
         _largest(conditions),
-        _largest(misfits),
+        _largest(relative_residuals),
         engine.name,
         setting.precision,
         unsolved,

@@ -15,10 +15,10 @@ from utfproof.emulation.compare import CompareSetting, EmulationReport, compare
 from utfproof.emulation.laws import draw_target
 from utfproof.emulation.predict import attention_matching
 from utfproof.errors import MalformedInput
-from utfproof.ground.results import Result
 from utfproof.shapes import Shape
 from utfproof.systems import Target, Universal
 from utfproof.systems.biases import BiasedTarget
+from utfproof.util.results import Result
 
 
 @dataclass(frozen=True, repr=False, eq=False)

@@ -18,13 +18,13 @@ import numpy as np
 from utfproof.attention import AttentionKernel, SoftmaxAttention
 from utfproof.attention.softmax import ball
 from utfproof.errors import MalformedInput, ResourceLimit
-from utfproof.ground.arrays import Array, exact, transpose
-from utfproof.ground.progress import stage
-from utfproof.ground.resources import require_memory
-from utfproof.ground.selection import SelectionMatrix
 from utfproof.matching import Embedding, embed, exact_target, require_same_class
 from utfproof.shapes import matching_dimension, positive_integer
 from utfproof.systems import Target, Universal
+from utfproof.util.arrays import Array, exact, transpose
+from utfproof.util.progress import stage
+from utfproof.util.resources import require_memory
+from utfproof.util.selection import SelectionMatrix
 
 MAX_DIGITS = 10_000
 """Most decimal places of an enclosure."""

@@ -24,11 +24,11 @@ import numpy as np
 
 from utfproof.attention import AttentionKernel, attend, blocked_product
 from utfproof.errors import MalformedInput
-from utfproof.ground.arrays import Array, hstack, is_torch, require_device, to_numpy, whole_products
-from utfproof.ground.resources import require_memory
-from utfproof.ground.selection import SelectionMatrix
 from utfproof.matching import Embedder
 from utfproof.systems import Universal
+from utfproof.util.arrays import Array, hstack, is_torch, require_device, to_numpy, whole_products
+from utfproof.util.resources import require_memory
+from utfproof.util.selection import SelectionMatrix
 
 ENGINES = ("m-wide", "index-map")
 PRECISIONS = {"float64": 2.0**-53, "float32": 2.0**-24, "bfloat16": 2.0**-8}

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from utfproof.ground.arrays import to_numpy
-from utfproof.ground.selection import SelectionMatrix
+from utfproof.util.arrays import to_numpy
+from utfproof.util.selection import SelectionMatrix
 
 _EXACT_NORM = 1024
 _UNIT = 2.0**-52

@@ -8,7 +8,7 @@ import numpy as np
 
 from utfproof.attention import attend
 from utfproof.emulation.norms import longest
-from utfproof.ground.arrays import Array, is_torch, to_numpy
+from utfproof.util.arrays import Array, is_torch, to_numpy
 
 
 class Observer:

@@ -30,10 +30,10 @@ from utfproof.emulation.norms import length, longest, spectral_norm
 from utfproof.emulation.observe import Observer
 from utfproof.emulation.propagation import Errors, RunSizes, TargetGains, propagated, target_gains
 from utfproof.errors import MalformedInput, NotDefined
-from utfproof.ground.arrays import to_numpy
-from utfproof.ground.notions import Notion
-from utfproof.ground.selection import SelectionMatrix
 from utfproof.systems import Target, Universal
+from utfproof.util.arrays import to_numpy
+from utfproof.util.notions import Notion
+from utfproof.util.selection import SelectionMatrix
 
 _ABOVE = 1 + 2.0**-10
 """The formulas are themselves computed in float64, and rows of given matrices sum to 1 within 1e-6."""

@@ -14,8 +14,8 @@ import numpy as np
 
 from utfproof.errors import ResourceLimit
 from utfproof.exact import gfp
-from utfproof.ground.arrays import to_numpy
-from utfproof.ground.progress import LARGE, stage, staged
+from utfproof.util.arrays import to_numpy
+from utfproof.util.progress import LARGE, stage, staged
 
 MAX_BITS = 165_000
 """Largest entries of a kernel vector that are looked for: z_c^2 / |z|^2 then has at most 100,000 digits."""

@@ -21,8 +21,8 @@ from utfproof.certificates.scope import scope_of
 from utfproof.constructions import construction, pairs
 from utfproof.errors import NotDefined, Undecided
 from utfproof.frontiers.questions import ALL, ALMOST_ALL, ANY, BOTH, TIED, UNTIED, E, Question
-from utfproof.ground.notions import Notion
 from utfproof.shapes import Shape, linear_test_dimension, matching_dimension
+from utfproof.util.notions import Notion
 
 LOWER, UPPER, IMPOSSIBLE = "lower", "upper", "impossible"
 COLUMNS_PER_NUMBER = 5

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from utfproof.certificates.dimensions import least_square_root
 from utfproof.frontiers.bounds import LOWER, UPPER
 from utfproof.frontiers.questions import ANY, BOTH, TIED, Question
-from utfproof.ground.notions import Notion
 from utfproof.shapes import Shape, paper_dimension, paper_looped_dimension
+from utfproof.util.notions import Notion
 
 
 @dataclass(frozen=True)

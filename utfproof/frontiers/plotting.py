@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from utfproof.frontiers.table import Frontier, groups
-from utfproof.ground.plots import picture_format, write_figure
+from utfproof.util.plots import picture_format, write_figure
 
 
 def plot(found: Frontier, path: Path | str) -> None:
@@ -15,7 +15,7 @@ def plot(found: Frontier, path: Path | str) -> None:
     MalformedInput where matplotlib is missing or `path` cannot be written.
     """
     picture_format(path)
-    from utfproof.ground.plots import open_figure
+    from utfproof.util.plots import open_figure
 
     panels = groups(found)
     columns = min(3, len(panels))

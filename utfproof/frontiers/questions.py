@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from itertools import product
 
-from utfproof.ground.notions import BOTH_FREE, E_FREE, MODELS, Extent, Hosts, Notion, Scope, Targets, Tying
+from utfproof.util.notions import BOTH_FREE, E_FREE, MODELS, Extent, Hosts, Notion, Scope, Targets, Tying
 
 ALL, ALMOST_ALL = Extent.ALL.value, Extent.ALMOST_ALL.value
 UNTIED, TIED, ANY = Tying.UNTIED.value, Tying.TIED.value, "any"
@@ -35,7 +35,7 @@ class Question:
 
     @cached_property
     def scope(self) -> Scope:
-        """The same for `utfproof.ground.notions`, whose lattice decides what implies what."""
+        """The same for `utfproof.util.notions`, whose lattice decides what implies what."""
         targets = Targets(Extent(self.extent), Tying(self.targets))
         return Scope(self.notion, targets, Hosts(tied=self.host == TIED), self.free)
 
@@ -54,7 +54,7 @@ QUESTIONS: tuple[Question, ...] = tuple(
 
 @cache
 def implies(strong: Question, weak: Question, layers: int) -> bool:
-    """Whether every host of so many layers that answers `strong` answers `weak` (`utfproof.ground.notions.Scope.implies`)."""
+    """Whether every host of so many layers that answers `strong` answers `weak` (`utfproof.util.notions.Scope.implies`)."""
     return strong.scope.implies(weak.scope, layers)
 
 

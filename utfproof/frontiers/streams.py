@@ -20,8 +20,8 @@ from utfproof.certificates.dimensions import (
 from utfproof.certificates.prover import certify
 from utfproof.frontiers.bounds import CERTIFIED, IMPOSSIBLE, LOWER, PROVED, UPPER, Bound, from_row, identity_bound
 from utfproof.frontiers.questions import ALL, ALMOST_ALL, ANY, BOTH, TIED, UNTIED, E, Question
-from utfproof.ground.notions import Notion
 from utfproof.shapes import Shape, geometric, matching_dimension, tied_targets_dimension
+from utfproof.util.notions import Notion
 
 PAGE = "docs/proofs/residual.md"
 SHARPER = "docs/proofs/sharper-frontier.md"

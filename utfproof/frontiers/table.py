@@ -15,9 +15,9 @@ from utfproof.frontiers.bounds import BOUNDS, CERTIFIED, IMPOSSIBLE, LOWER, PROV
 from utfproof.frontiers.paper import Paper, paper_bound
 from utfproof.frontiers.questions import ALL, QUESTIONS, Question, bounded_by, implies
 from utfproof.frontiers.streams import RESIDUAL_BOUNDS
-from utfproof.ground.notions import Notion
-from utfproof.ground.results import Result
 from utfproof.shapes import Shape
+from utfproof.util.notions import Notion
+from utfproof.util.results import Result
 
 LARGEST = 2_000_000
 """Certificates that write more numbers than this, or take as much work to check, are not made here."""

@@ -8,8 +8,8 @@ from utfproof.frontiers.bounds import UPPER
 from utfproof.frontiers.paper import paper_bound
 from utfproof.frontiers.questions import ALL, ALMOST_ALL, ANY, TIED, UNTIED, E, Question
 from utfproof.frontiers.table import Frontier, FrontierEntry
-from utfproof.ground.notions import Notion
 from utfproof.shapes import Shape
+from utfproof.util.notions import Notion
 
 BY = {
     Notion.FUNCTIONAL: "Functionally, as the paper defines it,",

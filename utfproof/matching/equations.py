@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 
 from utfproof.errors import MalformedInput
-from utfproof.ground.arrays import Array, exact, hstack, is_torch, namespace, take_column_blocks
-from utfproof.ground.progress import LARGE, staged
 from utfproof.shapes import Shape, column_at
 from utfproof.systems import Target, Universal, prefix_stacks
+from utfproof.util.arrays import Array, exact, hstack, is_torch, namespace, take_column_blocks
+from utfproof.util.progress import LARGE, staged
 
 
 def _widened_array(array: Any) -> Any:

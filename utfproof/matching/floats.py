@@ -12,10 +12,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from utfproof.errors import CannotCarry, MalformedInput, Undecided
-from utfproof.ground.arrays import Array, one_line
-from utfproof.ground.notions import Notion
-from utfproof.ground.progress import LARGE, stage
 from utfproof.shapes import Shape
+from utfproof.util.arrays import Array, one_line
+from utfproof.util.notions import Notion
+from utfproof.util.progress import LARGE, stage
 
 _ROUNDING = float(np.finfo(np.float64).eps)
 EXACT_COLUMNS = 512
@@ -33,7 +33,7 @@ class Embedding:
     "least squares" or "rational solve". rank and columns: of R_all (None where a formula did not need them; numerical where
     E comes from least squares). condition: 2-norm condition number of R_all with columns scaled to length one (1 for a
     permutation; for formulas of the matrices that it inverts; None where not computed); condition_estimated: LAPACK's
-    estimate of that in the 1-norm. misfit: ||E R_all - W_all|| / ||W_all||, 0 where exact.
+    estimate of that in the 1-norm. relative_residual: ||E R_all - W_all|| / ||W_all||, 0 where exact.
     """
 
     E: Array
@@ -42,18 +42,20 @@ class Embedding:
     rank: int | None = None
     columns: int | None = None
     condition: float | None = None
-    misfit: float | None = None
+    relative_residual: float | None = None
     condition_estimated: bool = False
 
 
-def deficient(shape: Shape, rank: int, columns: int, misfit: float, kind: str = "numerical rank") -> CannotCarry:
+def deficient(
+    shape: Shape, rank: int, columns: int, relative_residual: float, kind: str = "numerical rank"
+) -> CannotCarry:
     """The error for a target that a deficient R_all does not reach."""
     return CannotCarry(
         f"this host cannot carry this target by matching: {kind} R_all = {rank} of M = {columns} at {shape}, "
-        f"relative residual of E R_all = W_all {misfit:.3g} (this does not decide functional universality)",
+        f"relative residual of E R_all = W_all {relative_residual:.3g} (this does not decide functional universality)",
         rank=rank,
         columns=columns,
-        misfit=misfit,
+        relative_residual=relative_residual,
     )
 
 
@@ -180,7 +182,7 @@ class FloatSolver:
         self.rank = count_significant(values, (m, M))
         self.condition = float(values[0] / values[-1]) if self.rank == M else float("inf")
 
-    def _misfits(self, E: np.ndarray, goal: np.ndarray) -> tuple[float, float]:
+    def _relative_residuals(self, E: np.ndarray, goal: np.ndarray) -> tuple[float, float]:
         """Of E R_all = goal [d_in, M], columns scaled: the largest residual of a row relative to that row of the goal, and of
         an entry relative to itself, or to the small entries of its row if those are larger.
 
@@ -202,24 +204,26 @@ class FloatSolver:
         goal = right * self.scale
         require_finite("W_all", float(np.linalg.norm(goal)))
         if self.rank < M:
-            E, misfit = least_squares(self._scaled(), goal)
-            require_finite("E R_all", misfit)
+            E, relative_residual = least_squares(self._scaled(), goal)
+            require_finite("E R_all", relative_residual)
             noise = 8 * max(m, M) * _ROUNDING
-            rows, entries = self._misfits(E, goal)
-            if max(misfit, rows) > noise:
-                raise deficient(self.shape, self.rank, M, max(misfit, rows))
+            rows, entries = self._relative_residuals(E, goal)
+            if max(relative_residual, rows) > noise:
+                raise deficient(self.shape, self.rank, M, max(relative_residual, rows))
             if entries > CLOSE:
                 raise Undecided(
                     "float64 does not see whether this host carries this target: numerical rank R_all = "
                     f"{self.rank} of M = {M}, and entries of W_all are so far apart in size that what E R_all misses of the "
                     f"smaller ones, {entries:.3g} of them, may be rounding of the larger ones; scale the target's weights"
                 )
-            return Embedding(E, Notion.MATCHING, "least squares", self.rank, M, float("inf"), misfit)
+            return Embedding(E, Notion.MATCHING, "least squares", self.rank, M, float("inf"), relative_residual)
         assert self._factors is not None
         work = 8.0 * len(goal) * m * M
         with stage("solve for E", large=work > LARGE):
             E = self._factors.left(goal)
             E += self._factors.left(goal - self._times(E))  # one refinement step
-        misfit = relative(self._times(E) - goal, goal)
-        require_finite("E R_all", misfit)
-        return Embedding(E, Notion.MATCHING, "least squares", self.rank, M, self.condition, misfit, self.estimated)
+        relative_residual = relative(self._times(E) - goal, goal)
+        require_finite("E R_all", relative_residual)
+        return Embedding(
+            E, Notion.MATCHING, "least squares", self.rank, M, self.condition, relative_residual, self.estimated
+        )

@@ -10,10 +10,10 @@ import numpy as np
 
 from utfproof.exact.gfp import dtype_for
 from utfproof.exact.gfp.kernels import NumpyKernels
-from utfproof.ground.arrays import block_coordinates
-from utfproof.ground.progress import LARGE, staged
 from utfproof.matching.equations import blocks_before, canonical_order
 from utfproof.shapes import Shape, matching_dimension
+from utfproof.util.arrays import block_coordinates
+from utfproof.util.progress import LARGE, staged
 
 Rows = Callable[[str, int, int, slice], np.ndarray]
 """(tensor, layer, head, rows) -> these rows of that matrix as residues of type `gfp.dtype_for(p)`. Layers and heads count

@@ -11,10 +11,6 @@ import numpy as np
 from utfproof.constructions import CONSTRUCTIONS, host_of_shape
 from utfproof.errors import MalformedInput, OutsideClass
 from utfproof.exact import rational
-from utfproof.ground.arrays import Array, is_exact, is_torch, to_numpy, zeros
-from utfproof.ground.notions import Notion
-from utfproof.ground.resources import LIBRARIES, require_memory
-from utfproof.ground.selection import SelectionMatrix
 from utfproof.matching.equations import r_all, w_all, widened
 from utfproof.matching.floats import (
     Embedding,
@@ -27,6 +23,10 @@ from utfproof.matching.floats import (
 from utfproof.shapes import Shape, matching_dimension, tied_targets_dimension
 from utfproof.systems import Target, Universal, same_parameters
 from utfproof.systems.biases import BiasedTarget
+from utfproof.util.arrays import Array, is_exact, is_torch, to_numpy, zeros
+from utfproof.util.notions import Notion
+from utfproof.util.resources import LIBRARIES, require_memory
+from utfproof.util.selection import SelectionMatrix
 
 
 def require_same_class(host: Universal, target: Target | BiasedTarget) -> None:
@@ -104,7 +104,7 @@ class Embedder:
     def embed(self, target: Target | BiasedTarget) -> Embedding:
         """E [d_in, m] for this target.
 
-        Raises CannotCarry with rank and misfit when R_all is deficient and this target is out of reach, OutsideClass and
+        Raises CannotCarry with rank and relative_residual when R_all is deficient and this target is out of reach, OutsideClass and
         SingularTarget where a formula does not apply, MalformedInput when shapes differ, ResourceLimit before allocating.
         """
         host = self.host
@@ -185,6 +185,6 @@ def _solve_exact(matrix: np.ndarray, right: np.ndarray, shape: Shape) -> Embeddi
     rank = rational.rank(matrix)
     E = rational.solve_left(matrix, right)
     if E is None:
-        _, misfit = least_squares(_float64(matrix), _float64(right))
-        raise deficient(shape, rank, M, misfit, "rank")
+        _, relative_residual = least_squares(_float64(matrix), _float64(right))
+        raise deficient(shape, rank, M, relative_residual, "rank")
     return Embedding(E, Notion.MATCHING, "rational solve", rank, M, None, 0.0)

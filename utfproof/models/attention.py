@@ -15,7 +15,7 @@ import numpy as np
 
 from utfproof.attention import SoftmaxAttention, like, parse_kernel, softmax, visible
 from utfproof.errors import MalformedInput
-from utfproof.ground.arrays import Array, namespace, transpose
+from utfproof.util.arrays import Array, namespace, transpose
 
 
 @dataclass(frozen=True, eq=False)

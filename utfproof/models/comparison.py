@@ -9,8 +9,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from utfproof.errors import MalformedInput
-from utfproof.ground.arrays import one_line
 from utfproof.shapes import decimal
+from utfproof.util.arrays import one_line
 
 AGREEMENT = 1e-8
 """Largest relative difference of outputs under which two models are called the same."""

@@ -12,8 +12,6 @@ import numpy as np
 
 from utfproof.constructions import CONSTRUCTIONS, build_host
 from utfproof.errors import MalformedInput
-from utfproof.ground.arrays import one_line
-from utfproof.ground.notions import Notion
 from utfproof.matching import Embedding, embed
 from utfproof.models.attention import Kernel, write_kernel
 from utfproof.models.comparison import AGREEMENT, Agreement, compare_outputs, read_limits
@@ -21,6 +19,8 @@ from utfproof.models.exporting import require_own, write_module
 from utfproof.models.probes import random_sequences
 from utfproof.models.reading import Reading
 from utfproof.systems import Universal
+from utfproof.util.arrays import one_line
+from utfproof.util.notions import Notion
 from utfproof.weights import write_embedding
 
 HOST_DIGEST = "host_digest"

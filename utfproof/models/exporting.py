@@ -15,12 +15,12 @@ import numpy as np
 
 from utfproof.attention import SoftmaxAttention
 from utfproof.errors import MalformedInput, NotDefined
-from utfproof.ground.files import write_bytes
-from utfproof.ground.resources import require_memory
-from utfproof.ground.selection import SelectionMatrix
 from utfproof.models.attention import Kernel, LayerAttention, ModelAttention
 from utfproof.shapes import Shape
 from utfproof.systems import Universal
+from utfproof.util.files import write_bytes
+from utfproof.util.resources import require_memory
+from utfproof.util.selection import SelectionMatrix
 
 HEAD = "A fixed transformer with one embedding, as a plain torch.nn.Module"
 """How an exported module begins."""

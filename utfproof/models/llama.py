@@ -10,9 +10,9 @@ import numpy as np
 from utfproof.attention import SoftmaxAttention
 from utfproof.constructions.llama import RHO, Block, LlamaClass, LlamaHost, LlamaLike, llama_host
 from utfproof.errors import MalformedInput
-from utfproof.ground.arrays import one_line
 from utfproof.models.live import SINGLE
 from utfproof.models.modules import callers_code, in_float64, module_outputs, require_module
+from utfproof.util.arrays import one_line
 
 BOUND = 8.0
 """Operator norms that a host is made for unless the caller says otherwise."""

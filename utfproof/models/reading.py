@@ -13,12 +13,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from utfproof.errors import MalformedInput
-from utfproof.ground.arrays import one_line
 from utfproof.models.attention import Kernel, ModelAttention
 from utfproof.models.comparison import Coverage
 from utfproof.shapes import Shape
 from utfproof.systems.biases import BiasedTarget
 from utfproof.systems.mlp import MLP
+from utfproof.util.arrays import one_line
 
 LAYER_ROLES = ("W_Q", "W_K", "W_V", "W_O", "b_Q", "b_K", "b_V", "b_O")
 ANY_LENGTH = 64

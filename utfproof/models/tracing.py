@@ -18,8 +18,8 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from utfproof.errors import MalformedInput
-from utfproof.ground.resources import require_memory
 from utfproof.models.modules import callers_code
+from utfproof.util.resources import require_memory
 
 FACTORS = {"bmm": (0, 1), "baddbmm": (1, 2)}
 """Arguments of torch's batched products that are their factors."""

@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING, Any
 
 from markupsafe import Markup
 
-from utfproof.ground.plots import open_figure
 from utfproof.paper import tables as paper
 from utfproof.reporting.document import plain
 from utfproof.shapes import paper_dimension
 from utfproof.training.results import paper_cells, with_seeds
 from utfproof.training.tables import HOSTS
+from utfproof.util.plots import open_figure
 
 if TYPE_CHECKING:
     from utfproof.training.results import RunResult

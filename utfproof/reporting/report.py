@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Any
 
 from utfproof.errors import MalformedInput
-from utfproof.ground.files import read_bytes
 from utfproof.reporting.document import counted, plain, summary
 from utfproof.reporting.page import render
+from utfproof.util.files import read_bytes
 
 SIGNS = {
     "verify": {"claims", "grid", "holds"},

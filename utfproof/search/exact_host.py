@@ -22,9 +22,9 @@ import numpy as np
 from utfproof.constructions import CONSTRUCTIONS
 from utfproof.errors import MalformedInput, Undecided
 from utfproof.exact import rational
-from utfproof.ground.resources import require_memory
 from utfproof.search.problem import Problem
 from utfproof.shapes import head_words
+from utfproof.util.resources import require_memory
 
 Array = np.ndarray
 Polynomial = dict[tuple[Any, ...], int]

@@ -22,8 +22,8 @@ from typing import Any
 import numpy as np
 
 from utfproof.errors import MalformedInput, ResourceLimit
-from utfproof.ground.resources import require_memory
 from utfproof.search.problem import Problem
+from utfproof.util.resources import require_memory
 
 KINDS = ("injections", "maps", "all")
 """Partial injections (at most one 1 in a row and in a column), partial maps (in a row), all {0,1} matrices."""

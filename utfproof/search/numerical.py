@@ -12,9 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from utfproof.ground.generator import mix, raw_numpy
-from utfproof.ground.laws import check_seed
 from utfproof.search.problem import Problem
+from utfproof.util.generator import mix, raw_numpy
+from utfproof.util.laws import check_seed
 
 _STREAM = 0x9E3779B97F4A7C15
 HOST, EMBEDDING, UNEMBEDDING, TARGET, FRESH, FRESH_START = range(6)

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from utfproof.errors import MalformedInput
-from utfproof.ground.notions import Notion
 from utfproof.shapes import Shape, positive_integer, require_words
+from utfproof.util.notions import Notion
 
 FREE = ("E", "E and U")
 """What may depend on the target; what is not free is fixed with the host."""

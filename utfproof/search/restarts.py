@@ -19,12 +19,12 @@ from typing import Any
 
 import numpy as np
 
-from utfproof.ground.laws import check_seed
-from utfproof.ground.resources import require_memory
 from utfproof.search.levenberg import levenberg_marquardt
 from utfproof.search.numerical import FRESH, FRESH_START, TARGET, Equations, State, draw, draw_targets, start
 from utfproof.search.problem import Problem
 from utfproof.shapes import positive_integer
+from utfproof.util.laws import check_seed
+from utfproof.util.resources import require_memory
 
 RIDGES = (2e-1, 1e-1, 5e-2, 2e-2, 1e-2, 1e-3, 1e-4, 1e-6, 1e-8)
 """The steps of the ridge; a last one without ridge follows where the residual says that it is worth it."""

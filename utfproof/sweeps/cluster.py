@@ -15,8 +15,8 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from utfproof.errors import MalformedInput, UtfproofError, install
-from utfproof.ground.processes import THREAD_VARIABLES, check_parallel, cores, interrupts_ignored, worker_folder
 from utfproof.sweeps.jobs import Answer, SweepJob, one_line, run_job
+from utfproof.util.processes import THREAD_VARIABLES, check_parallel, cores, interrupts_ignored, worker_folder
 
 MAX_DEATHS = 3
 """Workers that a job may take down before it is given up."""

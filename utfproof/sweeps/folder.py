@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from utfproof.errors import MalformedInput
-from utfproof.ground.files import make_folder, read_json, require_alone, require_writable, write_bytes, write_json
 from utfproof.sweeps.jobs import Answer, SweepJob, canonical, sha256
+from utfproof.util.files import make_folder, read_json, require_alone, require_writable, write_bytes, write_json
 
 _FILE = re.compile(r"[0-9a-f]{64}[.a-z0-9-]*")
 """Names of files that jobs write: digests, never a path."""

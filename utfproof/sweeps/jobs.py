@@ -18,7 +18,7 @@ from typing import Any
 
 from utfproof.cli.registry import load, parameters
 from utfproof.errors import NotDefined, Refuted, ResourceLimit, Undecided, UtfproofError
-from utfproof.ground.notions import Notion
+from utfproof.util.notions import Notion
 
 SAFE_INTEGER = 2**53 - 1
 """Larger integers are written as decimal strings, as in certificates."""

@@ -19,10 +19,10 @@ import typer
 from utfproof.cli.options import WRITTEN
 from utfproof.cli.registry import NAMES, Parameter, load, parameters
 from utfproof.errors import MalformedInput, ResourceLimit, choose
-from utfproof.ground.files import read_bytes
 from utfproof.paper.tables import PAPER_TABLE_SHAPES
 from utfproof.shapes import span
 from utfproof.sweeps.jobs import SweepJob, sha256
+from utfproof.util.files import read_bytes
 
 DIMENSIONS = ("heads", "layers", "head_dim", "d_in", "d_out")
 APART = ("check", "sweep")

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from utfproof.errors import MalformedInput, install
-from utfproof.ground.files import atomic_file, require_writable
 from utfproof.sweeps.jobs import canonical
+from utfproof.util.files import atomic_file, require_writable
 
 Row = dict[str, Any]
 

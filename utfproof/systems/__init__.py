@@ -25,10 +25,10 @@ import numpy as np
 
 from utfproof.attention import AttentionKernel, GivenAttention, RationalAttention, attend
 from utfproof.errors import MalformedInput, NotDefined
-from utfproof.ground.arrays import Array, brief, exact, eye, is_torch, namespace, one_line, to_numpy
-from utfproof.ground.selection import SelectionMatrix
 from utfproof.shapes import Shape
 from utfproof.systems.mlp import MLP, same_mlp
+from utfproof.util.arrays import Array, brief, exact, eye, is_torch, namespace, one_line, to_numpy
+from utfproof.util.selection import SelectionMatrix
 
 
 class HeadMaps(NamedTuple):

@@ -16,9 +16,9 @@ import numpy as np
 
 from utfproof.attention import AttentionKernel, attend
 from utfproof.errors import MalformedInput, OutsideClass
-from utfproof.ground.arrays import Array, eye, hstack, is_exact, namespace, one_line, to_numpy, zeros
 from utfproof.shapes import Shape
 from utfproof.systems import AugmentedTarget, Target
+from utfproof.util.arrays import Array, eye, hstack, is_exact, namespace, one_line, to_numpy, zeros
 
 _SLACK = 1e-9
 """How far from 1 a float sum may be to be taken for 1."""

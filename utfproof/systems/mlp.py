@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from utfproof.errors import MalformedInput, NotDefined, choose
-from utfproof.ground.arrays import Array, is_exact, is_torch, one_line, to_numpy, zeros
+from utfproof.util.arrays import Array, is_exact, is_torch, one_line, to_numpy, zeros
 
 MULTIPLYING = ("relu", "silu", "gelu", "gelu-tanh")
 """Activations g with g(z) - g(-z) = z, so that g(a) b - g(-a) b = a b: gated hosts multiply by them. `activated` knows no

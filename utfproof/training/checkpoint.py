@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 from pydantic.dataclasses import dataclass
 
 from utfproof.errors import MalformedInput
-from utfproof.ground.files import atomic_file
 from utfproof.training.presets import STRICT, Preset, Whole, read
+from utfproof.util.files import atomic_file
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -17,11 +17,11 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from utfproof.errors import MalformedInput, Refuted
-from utfproof.ground.files import make_folder, require_alone
 from utfproof.training import checkpoint
 from utfproof.training.presets import Preset
 from utfproof.training.results import DEFAULT_FOLDER, RunResult, read_results, run_key, write_result
 from utfproof.training.step import Trainer
+from utfproof.util.files import make_folder, require_alone
 
 DEFAULT_RUNS = Path("runs")
 LOCK = "lock"

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from utfproof.ground.selection import SelectionMatrix
+from utfproof.util.selection import SelectionMatrix
 
 if TYPE_CHECKING:
     from torch import Tensor

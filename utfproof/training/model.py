@@ -22,11 +22,11 @@ import numpy as np
 from utfproof.constructions import CONSTRUCTIONS, build_host, dense_bytes
 from utfproof.constructions.random import random_target
 from utfproof.errors import MalformedInput
-from utfproof.ground.resources import require_memory
 from utfproof.shapes import EffectiveHeadDimensionWarning, Shape
 from utfproof.systems import Target, Universal
 from utfproof.training.presets import MLP_FACTOR, Preset
 from utfproof.training.task import seeded
+from utfproof.util.resources import require_memory
 
 if TYPE_CHECKING:
     from torch import Tensor

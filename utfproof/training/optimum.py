@@ -18,8 +18,6 @@ import numpy as np
 from pydantic.dataclasses import dataclass
 
 from utfproof.errors import MalformedInput, Refuted, ResourceLimit, UtfproofError
-from utfproof.ground.files import json_files, make_folder, read_bytes, write_json
-from utfproof.ground.progress import staged
 from utfproof.matching import embed
 from utfproof.shapes import matching_dimension
 from utfproof.training import checkpoint
@@ -28,6 +26,8 @@ from utfproof.training.model import OWN_WIDTH, RESIDUAL_TREE, host_of, target_of
 from utfproof.training.presets import STRICT, Positive, Preset, Whole, read
 from utfproof.training.results import RunResult, Share, mean_and_spread, percent, run_key, with_seeds
 from utfproof.training.step import Trainer
+from utfproof.util.files import json_files, make_folder, read_bytes, write_json
+from utfproof.util.progress import staged
 
 if TYPE_CHECKING:
     from utfproof.matching import Embedding

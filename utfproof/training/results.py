@@ -20,8 +20,8 @@ from pydantic import Field, Strict
 from pydantic.dataclasses import dataclass
 
 from utfproof.errors import MalformedInput
-from utfproof.ground.files import json_files, make_folder, read_bytes, write_json
 from utfproof.training.presets import PAPER_VARIANTS, STRICT, Positive, Preset, Whole, read
+from utfproof.util.files import json_files, make_folder, read_bytes, write_json
 
 DEFAULT_FOLDER = Path("results/training")
 Share = Annotated[float, Field(ge=0, le=1)]

@@ -12,12 +12,12 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from utfproof.errors import MalformedInput
-from utfproof.ground.arrays import require_device, whole_products
 from utfproof.training.model import TF32, build_model
 from utfproof.training.paths import PathEngine
 from utfproof.training.presets import Preset
 from utfproof.training.task import Batch, seeded
 from utfproof.training.wide import WideEngine
+from utfproof.util.arrays import require_device, whole_products
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 from utfproof.errors import MalformedInput
-from utfproof.ground.generator import mix
-from utfproof.ground.laws import check_seed
 from utfproof.paper import tables as paper
+from utfproof.util.generator import mix
+from utfproof.util.laws import check_seed
 
 if TYPE_CHECKING:
     import torch

@@ -11,7 +11,6 @@ import numpy as np
 
 from utfproof.constructions import CONSTRUCTIONS, host_of_shape
 from utfproof.errors import MalformedFile, MalformedInput
-from utfproof.ground.arrays import one_line
 from utfproof.shapes import Shape, decimal, matching_dimension, positive_integer
 from utfproof.systems import (
     AugmentedTarget,
@@ -24,6 +23,7 @@ from utfproof.systems import (
 )
 from utfproof.systems.biases import BiasedTarget
 from utfproof.systems.mlp import MLP, MULTIPLYING
+from utfproof.util.arrays import one_line
 
 # --- what a file holds -------------------------------------------------------------------------------------
 from utfproof.weights.tensors import (

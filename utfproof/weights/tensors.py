@@ -20,8 +20,8 @@ from typing import Any
 import numpy as np
 
 from utfproof.errors import MalformedFile, MalformedInput
-from utfproof.ground.files import atomic_file, require_regular
-from utfproof.ground.resources import require_memory
+from utfproof.util.files import atomic_file, require_regular
+from utfproof.util.resources import require_memory
 
 _NUMPY_TYPES = {
     "F64": "<f8",

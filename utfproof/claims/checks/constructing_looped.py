@@ -26,7 +26,6 @@ from utfproof.constructions.shared_query_groups import grouped_dimension
 from utfproof.exact import gfp, rational
 from utfproof.frontiers.interval import Interval, interval
 from utfproof.frontiers.questions import ALMOST_ALL, TIED, Question
-from utfproof.ground.notions import Notion
 from utfproof.matching import r_all
 from utfproof.paper import formulas as printed
 from utfproof.shapes import (
@@ -37,6 +36,7 @@ from utfproof.shapes import (
     paper_looped_dimension,
     shared_key_dimension,
 )
+from utfproof.util.notions import Notion
 
 ONE_LAYER = [(H, 1, d, d_in) for H in range(2, 6) for d_in in range(1, 9) for d in range(1, d_in + 1)]
 """L = 1, H = 2 ... 5, d <= d_in <= 8: where lower bounds are compared with the looped m-bar."""

@@ -23,9 +23,9 @@ from utfproof.claims.small_models import (
 )
 from utfproof.frontiers.interval import interval
 from utfproof.frontiers.questions import ALMOST_ALL, Question
-from utfproof.ground.notions import Notion
 from utfproof.shapes import Shape, matching_dimension
 from utfproof.systems import Target, Universal
+from utfproof.util.notions import Notion
 
 
 @check("new:one-by-one/functional")

@@ -15,7 +15,6 @@ from utfproof.claims.small_models import LOGIT_MAPS, array
 from utfproof.constructions import build_host
 from utfproof.constructions.random import integer_target
 from utfproof.errors import SingularTarget
-from utfproof.ground.notions import Notion
 from utfproof.matching import embed
 from utfproof.shapes import (
     EffectiveHeadDimensionWarning,
@@ -25,6 +24,7 @@ from utfproof.shapes import (
     paper_looped_dimension,
 )
 from utfproof.systems import Target, Universal, prefix_products
+from utfproof.util.notions import Notion
 
 SHARED = ("shared-key", "shared-query")
 

@@ -21,9 +21,9 @@ from utfproof.constructions import build_host
 from utfproof.constructions.random import integer_target
 from utfproof.constructions.residual import embed_residual_tied, embed_residual_tree, tied_obstruction
 from utfproof.errors import Undecided
-from utfproof.ground.notions import Hosts, Notion, Scope, Targets
 from utfproof.matching import isolating_target, r_all, w_all
 from utfproof.shapes import Shape, matching_dimension, tied_targets_dimension
+from utfproof.util.notions import Hosts, Notion, Scope, Targets
 
 SMALLEST = [(1, 1, 1, 1), (2, 1, 1, 2), (2, 2, 1, 1)]
 MANY = 10**6

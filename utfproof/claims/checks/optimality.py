@@ -15,9 +15,9 @@ from utfproof.claims.decisions import small_input
 from utfproof.claims.small_models import array, drawn, path_sum, stochastic_grid, value_grid
 from utfproof.constructions.random import integer_target
 from utfproof.constructions.shared_attention import counting_dimension
-from utfproof.ground.notions import Notion, Scope
 from utfproof.shapes import Shape, matching_dimension
 from utfproof.systems import SharedAttentionUniversal
+from utfproof.util.notions import Notion, Scope
 
 
 @check("def:shared-attention", "eq:lower_bound_matching_term")

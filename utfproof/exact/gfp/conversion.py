@@ -11,7 +11,7 @@ import numpy as np
 
 from utfproof.errors import MalformedInput
 from utfproof.exact.gfp.field import LIMITS, centre, centred, check_prime
-from utfproof.ground.arrays import is_torch
+from utfproof.util.arrays import is_torch
 
 _SIGNIFICAND = 53
 _CHUNK = 1 << 15

@@ -25,7 +25,7 @@ import numpy as np
 
 from utfproof.exact.gfp.field import centre
 from utfproof.exact.gfp.kernels import NumpyKernels, TorchKernels, kernels_for
-from utfproof.ground.progress import LARGE, stage
+from utfproof.util.progress import LARGE, stage
 
 PANEL = 96
 SPARE = 8

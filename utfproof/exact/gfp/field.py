@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 
 from utfproof.errors import MalformedInput
-from utfproof.ground.arrays import is_torch
+from utfproof.util.arrays import is_torch
 
 DEFAULT_PRIMES = (2097143, 2097133, 2097131)
 """The three largest primes below 2^21: products of 4096 terms need one reduction, and a random matrix loses rank modulo

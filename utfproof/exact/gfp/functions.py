@@ -16,8 +16,8 @@ from utfproof.errors import MalformedInput
 from utfproof.exact.gfp.elimination import Elimination
 from utfproof.exact.gfp.field import LIMITS, SMALL_PRIMES, centred, check_prime
 from utfproof.exact.gfp.kernels import kernels_for
-from utfproof.ground.arrays import is_torch
-from utfproof.ground.progress import LARGE, stage
+from utfproof.util.arrays import is_torch
+from utfproof.util.progress import LARGE, stage
 
 
 class RankProfile(NamedTuple):

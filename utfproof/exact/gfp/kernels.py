@@ -16,7 +16,7 @@ import numpy as np
 
 from utfproof.errors import MalformedInput
 from utfproof.exact.gfp import field
-from utfproof.ground.arrays import is_torch
+from utfproof.util.arrays import is_torch
 
 _SLAB = 1 << 18
 """Entries of product work space: what is multiplied is subtracted while it is in a cache that other programs share."""

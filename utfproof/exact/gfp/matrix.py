@@ -8,7 +8,7 @@ from typing import Any
 from utfproof.errors import MalformedInput
 from utfproof.exact.gfp.field import centred
 from utfproof.exact.gfp.kernels import kernels_for
-from utfproof.ground.arrays import namespace, take_column_blocks
+from utfproof.util.arrays import namespace, take_column_blocks
 
 
 def multiply(a: Any, b: Any, p: int) -> Any:

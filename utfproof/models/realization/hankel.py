@@ -16,11 +16,11 @@ from functools import cached_property
 from typing import Any
 
 from utfproof.errors import ResourceLimit
-from utfproof.ground.arrays import exact, one_line
 from utfproof.matching import exact_target
 from utfproof.models.realization import linear
 from utfproof.shapes import Shape, matching_dimension
 from utfproof.systems import AugmentedTarget, Target, TiedTarget
+from utfproof.util.arrays import exact, one_line
 
 MAX_WIDTH = 512
 """Largest width of a target whose ranks are computed exactly; they take time like the fourth power of it."""

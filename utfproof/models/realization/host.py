@@ -12,11 +12,11 @@ from typing import Any
 import numpy as np
 
 from utfproof.errors import MalformedInput, ResourceLimit
-from utfproof.ground.arrays import exact
-from utfproof.ground.selection import SelectionMatrix
 from utfproof.models.realization import linear
 from utfproof.models.realization.hankel import Boundary, Forms, LeastHost, forms, least_dimension
 from utfproof.systems import Target, Universal
+from utfproof.util.arrays import exact
+from utfproof.util.selection import SelectionMatrix
 
 MAX_BITS = 2 * 10**9
 """Bits of all the numbers of a host that is still computed exactly, estimated from its target's (250 MB)."""

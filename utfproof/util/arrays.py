@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from utfproof.errors import MalformedInput, install
-from utfproof.ground.results import LINE
+from utfproof.util.results import LINE
 
 Array = Any
 """A NumPy array (numeric or exact object dtype) or a torch tensor."""

@@ -1,6 +1,6 @@
 """A second judge of kinds that the verified checker of proofs/checker does not cover: bounds, spans, least hosts.
 
-    python tests/sceptic.py FILE...
+    python tests/second_checker.py FILE...
 
 Written from docs/certificate-format.md alone: it shares no code with the checker nor with the prover and imports nothing of
 utfproof. Ranks are FLINT's and everything is done the slow way. Prints a line for each file; the exit status is 0 if all are

@@ -4,7 +4,7 @@ A fault is a change of source text. The changed module is compiled and the code 
 every reference sees the fault whatever it was imported as; changed module-level data is replaced too. Each fault runs in
 a child process of its own:
 
-    python tests/planting.py FAULT...     prints {fault: {"code": exit code, "broken": [...], "error": ...}} as JSON
+    python tests/fault_injection.py FAULT...     prints {fault: {"code": exit code, "broken": [...], "error": ...}} as JSON
 """
 
 import contextlib

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from utfproof.errors import MalformedInput, install
-from utfproof.ground.files import require_writable, write_bytes
+from utfproof.util.files import require_writable, write_bytes
 
 
 def open_figure(size: tuple[float, float]) -> Any:

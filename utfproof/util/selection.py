@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from utfproof.errors import MalformedInput
-from utfproof.ground.arrays import Array, block_coordinates, is_torch, one_line, zeros
+from utfproof.util.arrays import Array, block_coordinates, is_torch, one_line, zeros
 
 
 @one_line

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from utfproof.ground.laws import check_dtype, check_law, check_seed
+from utfproof.util.laws import check_dtype, check_law, check_seed
 
 TENSOR_CODES = {
     name: code for code, name in enumerate(["R_Q", "R_K", "R_V", "U", "W_Q", "W_K", "W_V", "W_O", "W_E", "W_U", "X"])
