@@ -36,7 +36,10 @@ class Refuted(UtfproofError):
 
 
 class CannotCarry(Refuted):
-    """This host cannot carry this target. `rank` of R_all, its `columns` M and the relative `relative_residual`, |E R_all - W_all|."""
+    """This host cannot carry this target.
+
+    Attributes: rank of R_all, its number of columns M, relative_residual ||E R_all - W_all|| / ||W_all||.
+    """
 
     def __init__(self, message: str, *, rank: int, columns: int, relative_residual: float) -> None:
         super().__init__(message)

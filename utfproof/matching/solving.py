@@ -104,8 +104,8 @@ class Embedder:
     def embed(self, target: Target | BiasedTarget) -> Embedding:
         """E [d_in, m] for this target.
 
-        Raises CannotCarry with rank and relative_residual when R_all is deficient and this target is out of reach, OutsideClass and
-        SingularTarget where a formula does not apply, MalformedInput when shapes differ, ResourceLimit before allocating.
+        Raises CannotCarry when R_all is deficient and this target is out of reach, OutsideClass and SingularTarget where a
+        formula does not apply, MalformedInput when shapes differ, ResourceLimit before allocating.
         """
         host = self.host
         require_same_class(host, target)
