@@ -4,8 +4,6 @@ Axis letters: n tokens, d head dimension. Queries and keys are [n, d], the resul
 A kernel sees the layer and head too (ALiBi's slopes, matrices given from outside). Every kernel here is a function
 of queries, keys and positions alone, so the emulation lemma applies to all of them; those with
 `logits_only` depend on q k^T alone, which the attention-matching hosts need.
-
-A softmax kernel is made of parts (softmax.py).
 """
 
 from __future__ import annotations
@@ -14,16 +12,14 @@ from typing import Protocol
 
 from utfproof.attention.chunked import KEY_BLOCK, ChunkedAttention, blocked_product
 from utfproof.attention.outside import GivenAttention, RationalAttention, SeededAttention
-from utfproof.attention.softmax import PARTS, SoftmaxAttention, like, softmax, visible
+from utfproof.attention.softmax import KERNEL_NAMES, SoftmaxAttention, like, softmax, visible
 from utfproof.errors import MalformedInput
 from utfproof.util.arrays import Array
 
 __all__ = [
     "EVERY_KERNEL",
-    "EXPORTED_NAMES",
     "KERNEL_NAMES",
     "KEY_BLOCK",
-    "PARTS",
     "AttentionKernel",
     "ChunkedAttention",
     "GivenAttention",
@@ -63,10 +59,7 @@ def attend(
     return kernel(queries, keys, positions, layer=layer, head=head) @ x
 
 
-KERNEL_NAMES = ("softmax", *(part.name for part in PARTS))
-EXPORTED_NAMES = ("softmax", *(part.name for part in PARTS if part.torch_text is not None))
-"""Those that an exported module has."""
-EVERY_KERNEL = ("softmax", *(part.name.replace(":W", ":64") for part in PARTS), "scaled+causal+alibi", "given")
+EVERY_KERNEL = (*(name.replace(":W", ":64") for name in KERNEL_NAMES), "scaled+causal+alibi", "given")
 """One of each kind, and matrices from outside: what `--attention all` means."""
 
 
@@ -74,16 +67,7 @@ def named_kernel(text: str, heads: int) -> SoftmaxAttention | SeededAttention:
     """A kernel from its command-line name, whether or not heads are fit for it. MalformedInput for an unknown name."""
     if text.strip() == "given":
         return SeededAttention()
-    options = {}
-    for name in text.strip().split("+"):
-        part = next((found for kind in PARTS if (found := kind.parse(name, heads)) is not None), None)
-        if part is not None:
-            options[part.option] = part.value
-        elif name != "softmax":
-            raise MalformedInput(
-                f"attention {text!r} is unknown at {name!r}; join any of {', '.join(KERNEL_NAMES)} with '+', or use given alone"
-            )
-    return SoftmaxAttention(**options)
+    return SoftmaxAttention.named(text, heads)
 
 
 def parse_kernel(text: str, heads: int, head_dim: int) -> SoftmaxAttention | SeededAttention:

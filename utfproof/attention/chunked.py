@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from utfproof.attention.softmax import SoftmaxAttention, like
+from utfproof.attention.softmax import SoftmaxAttention, like, require_floats
 from utfproof.util.arrays import Array, is_torch, namespace, one_line
 
 KEY_BLOCK = 256
@@ -51,7 +51,8 @@ class ChunkedAttention:
         n = x.shape[-2]
         rows = self.rows or max(16, LOGITS // n)
         counting = np.array_equal(positions, np.arange(n))
-        queries, keys = self.kernel.turned(queries, keys, positions)
+        require_floats(queries)
+        queries, keys = self.kernel.turned(queries, positions), self.kernel.turned(keys, positions)
         parts = []
         for start in range(0, n, rows):
             chunk = slice(start, min(start + rows, n))

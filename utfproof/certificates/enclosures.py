@@ -10,20 +10,26 @@ import hashlib
 from math import lcm
 from typing import Any
 
-from utfproof.attention import PARTS, SoftmaxAttention
+from utfproof.attention import SoftmaxAttention, named_kernel
 from utfproof.certificates.format import Certificate, certificate, integer
 from utfproof.emulation.enclosure import Enclosure
 from utfproof.errors import MalformedInput
 from utfproof.systems import Target, Universal
 from utfproof.util.arrays import Array, exact
 
+LONGEST = 10**18
+"""Windows of this size and more have no name."""
+
 
 def attention_name(kernel: SoftmaxAttention, heads: int) -> str:
-    """The claim's `attention`: "softmax", or its parts in their fixed order. MalformedInput for what has no name."""
-    if not all(part.certified(heads) for part in kernel.parts):
-        *most, last = (part.certified_words.format(heads=heads) for part in PARTS if part.certified_words)
-        raise MalformedInput(f"the certificate format has no name for {kernel}; it knows {', '.join(most)}, and {last}")
-    return kernel.written()
+    """The claim's `attention`: "softmax", or its options in their fixed order. MalformedInput for what has no name."""
+    name = kernel.written()
+    if (kernel.window or 0) >= LONGEST or named_kernel(name, heads) != kernel:
+        raise MalformedInput(
+            f"the certificate format has no name for {kernel}; it knows scale 1/sqrt(d), ALiBi's slopes for the shape's "
+            f"{heads} heads, and RoPE with base 10000"
+        )
+    return name
 
 
 def numbers(array: Array) -> dict[str, Any]:

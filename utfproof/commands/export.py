@@ -7,7 +7,6 @@ from typing import Annotated, Any
 
 import typer
 
-from utfproof.attention import EXPORTED_NAMES
 from utfproof.cli.entry import require_apart
 from utfproof.cli.options import MaxMemory, shape_of, written
 from utfproof.cli.outcome import Outcome
@@ -26,7 +25,8 @@ def export(
     embedding: Annotated[Path, typer.Argument(help="E.safetensors, as written by `utfproof embed`.")],
     output: Annotated[Path, written("File to write (.py); the tensors are written beside it.", "-o", "--output")],
     attention: Annotated[
-        str | None, typer.Option(help=f"{', '.join(EXPORTED_NAMES)}, joined by '+'; the embedding's own, or causal.")
+        str | None,
+        typer.Option(help="softmax, scaled, causal, window:W, joined by '+'; the embedding's own, or causal."),
     ] = None,
     max_memory: MaxMemory = None,
 ) -> Outcome:
@@ -64,8 +64,7 @@ def export(
         raise MalformedInput(f"--attention {attention} contradicts the embedding, which says {seen}")
     kernel = read_kernel(seen, machine.shape.heads, machine.shape.head_dim)
     if not isinstance(kernel, SoftmaxAttention | ModelAttention):
-        *most, last = EXPORTED_NAMES
-        raise MalformedInput(f"matrices from outside cannot be exported; choose {', '.join(most)} or {last}")
+        raise MalformedInput("matrices from outside cannot be exported; choose softmax, scaled, causal or window:W")
     limits = read_limits(facts, tokens)
     sizes: dict[str, Any] = {"vocabulary": tokens, "positions": rows, "max_memory": max_memory}
     write_module(output, machine, E, kernel, limits=limits, ids=ids, **sizes)

@@ -16,12 +16,12 @@ from typing import Any
 import numpy as np
 
 from utfproof.attention import AttentionKernel, SoftmaxAttention
-from utfproof.attention.softmax import ball
+from utfproof.attention.softmax import BASE
 from utfproof.errors import MalformedInput, ResourceLimit
 from utfproof.matching import Embedding, embed, exact_target, require_same_class
 from utfproof.shapes import matching_dimension, positive_integer
 from utfproof.systems import Target, Universal
-from utfproof.util.arrays import Array, exact, transpose
+from utfproof.util.arrays import Array, exact
 from utfproof.util.progress import stage
 from utfproof.util.resources import require_memory
 from utfproof.util.selection import SelectionMatrix
@@ -62,38 +62,43 @@ class Enclosure:
         return int(self.lower * 10**self.digits), int(self.upper * 10**self.digits)
 
 
-@dataclass(frozen=True)
-class BallAttention:
+def _ball(x: Any) -> Any:
+    """A ball around an int or a Fraction."""
+    from flint import arb, fmpq
+
+    return arb(fmpq(x.numerator, x.denominator))
+
+
+class BallAttention(SoftmaxAttention):
     """A softmax kernel on object arrays of balls (or exact numbers), at the precision set when it is called."""
 
-    kernel: SoftmaxAttention
+    def factor(self, head_dim: int) -> Any:
+        return 1 / _ball(head_dim).sqrt() if isinstance(self.scale, str) else _ball(Fraction(self.scale))
 
-    @property
-    def logits_only(self) -> bool:
-        """As of the kernel."""
-        return self.kernel.logits_only
+    def slope(self, head: int) -> Any:
+        return _ball(2) ** _ball(Fraction(-8 * (head + 1), self.alibi_heads or 1))
+
+    def rotation(self, positions: np.ndarray, head_dim: int) -> tuple[np.ndarray, np.ndarray]:
+        frequencies = [
+            _ball(Fraction(self.rope_base or BASE)) ** _ball(Fraction(-t, head_dim)) for t in range(0, head_dim, 2)
+        ]
+        pairs = [[(frequency * int(position)).sin_cos() for frequency in frequencies] for position in positions]
+        sin, cos = np.moveaxis(np.array(pairs, dtype=object), -1, 0)
+        return cos, sin
 
     def __call__(self, queries: Array, keys: Array, positions: Array, *, layer: int, head: int) -> Array:
         """Attention matrix [n, n] of balls."""
         from flint import arb
 
-        n, d = queries.shape
         places = np.array([int(position) for position in positions])
-        for part in self.kernel.parts:
-            queries, keys = part.turned_balls(queries, places), part.turned_balls(keys, places)
-        logits = queries @ transpose(keys)
-        changes = [change for part in self.kernel.parts if (change := part.ball_logits(d, head)) is not None]
-        mask = self.kernel.mask(places, places)
-        out: Array = np.empty((n, n), dtype=object)
-        for i in range(n):
-            chosen: list[int] = list(range(n)) if mask is None else np.flatnonzero(mask[i]).tolist()
-            row = [logits[i, j] for j in chosen]
-            for change in changes:
-                row = [change(x, int(places[i] - places[j])) for x, j in zip(row, chosen, strict=True)]
-            top = max(x.mid() for x in row)  # any common shift leaves softmax as it is
-            powers = [(x - top).exp() for x in row]
+        queries, keys = self.turned(queries, places), self.turned(keys, places)
+        logits, mask = self.logits(queries, keys, places, places, head=head), self.mask(places, places)
+        out: Array = np.full(logits.shape, arb(0), dtype=object)
+        for i, row in enumerate(logits):
+            chosen = range(len(row)) if mask is None else np.flatnonzero(mask[i])
+            top = max(row[j].mid() for j in chosen)  # any common shift leaves softmax as it is
+            powers = [(row[j] - top).exp() for j in chosen]
             total = sum(powers, arb(0))
-            out[i] = arb(0)
             for j, power in zip(chosen, powers, strict=True):
                 out[i, j] = power / total
         return out
@@ -141,7 +146,7 @@ def _with_arrays(system: Any, convert: Callable[[Array], Array]) -> Any:
 
 def _balls(array: Array) -> Array:
     out = np.empty(array.shape, dtype=object)
-    out.reshape(-1)[:] = [ball(x) for x in array.reshape(-1)]
+    out.reshape(-1)[:] = [_ball(x) for x in array.reshape(-1)]
     return out
 
 
@@ -215,7 +220,7 @@ def _bounds(
 
     with ctx.workprec(bits):
         balls = (_with_arrays(host, _balls), _with_arrays(target, _balls), _balls(E), _balls(X))
-        gaps = [abs(x) for x in _difference(*balls, BallAttention(kernel)).reshape(-1)]
+        gaps = [abs(x) for x in _difference(*balls, BallAttention(**vars(kernel))).reshape(-1)]
         lows = [_end(gap.abs_lower(), up=False) for gap in gaps]
         highs = [_end(gap.abs_upper(), up=True) for gap in gaps]
     known = [x for x in (*lows, *highs) if x is not None]

@@ -131,7 +131,7 @@ class Host(nn.Module):
             hidden = hidden | (distance < 0)
         if by["window"] is not None:
             hidden = hidden | (distance.abs() >= by["window"])
-{parts}        return torch.softmax(logits.masked_fill(hidden, float("-inf")), dim=-1)
+        return torch.softmax(logits.masked_fill(hidden, float("-inf")), dim=-1)
 
     def forward(self, x):
         length = x.shape[-2 if x.is_floating_point() else -1]
@@ -204,22 +204,14 @@ def _stored(name: str, matrices: tuple[Any, ...]) -> dict[str, np.ndarray]:
 
 
 def _layers(kernel: Kernel, shape: Shape) -> tuple[LayerAttention, ...]:
-    """Each layer's attention. MalformedInput where it is not for this shape, NotDefined where a part of the package's own
-    kernels has no text for torch."""
+    """Each layer's attention. MalformedInput where it is not for this shape, NotDefined for ALiBi and RoPE."""
     if isinstance(kernel, ModelAttention):
         if reason := kernel.unfit(shape.heads, shape.head_dim, shape.layers):
             raise MalformedInput(reason)
         return kernel.layers
-    if any(part.torch_text is None for part in kernel.parts):
+    if kernel != SoftmaxAttention(kernel.scale, kernel.causal, kernel.window):
         raise NotDefined("modules are exported for softmax attention with a scale, a causal mask and a window")
     return (LayerAttention(kernel.causal, kernel.window),) * shape.layers
-
-
-def _lines(kernel: Kernel) -> str:
-    """Lines for the parts of attention that the text above does not know itself."""
-    parts = () if isinstance(kernel, ModelAttention) else kernel.parts
-    lines = [line for part in parts for line in (part.torch_text or "").format(value=part.value).splitlines()]
-    return "".join(f"        {line}\n" for line in lines)
 
 
 def _in_docstring(name: str) -> str:
@@ -254,8 +246,8 @@ def write_module(
 ) -> Path:
     """Write `path` (a .py file with a torch.nn.Module named Host) and the safetensors file of the same name beside it, which is
     returned. ids: the model's own ids of the tokens, where E has a row for every token at every position; limits: the longest
-    context and the tokens [V] that were compared with the model, beyond which the module refuses. NotDefined for parts of the
-    package's own kernels without a text for torch; ResourceLimit before anything is allocated."""
+    context and the tokens [V] that were compared with the model, beyond which the module refuses. NotDefined for ALiBi and
+    RoPE; ResourceLimit before anything is allocated."""
     path = Path(path)
     if path.suffix != ".py":
         raise MalformedInput(f"a module is written to a .py file, got {path}")
@@ -307,7 +299,6 @@ def write_module(
         positions=positions,
         context=context,
         scale=kernel.factor(shape.head_dim) if isinstance(kernel, SoftmaxAttention) else 1.0,
-        parts=_lines(kernel),
         attention="[\n    " + ",\n    ".join(repr(_constants(layer)) for layer in layers) + ",\n]",
     )
     write_bytes(weights, save({name: np.ascontiguousarray(array) for name, array in arrays.items()}, MARK))
