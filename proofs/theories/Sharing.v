@@ -13,6 +13,8 @@
 (*                      max(0, g d - (g - 1) d_in) of those with g or more heads contain h. Then a      *)
 (*                      tied {0,1} host of m = M - (1 + H + ... + H^(L-1)) sum (|e| - 1), and every     *)
 (*                      larger m, serves all untied targets by attention-matching                       *)
+(*   least_iff_narrow   so for H >= 2, d <= d_in: M is the least m if and only if 2 d <= d_in (with       *)
+(*                      Theorem N)                                                                      *)
 From mathcomp Require Import all_ssreflect all_algebra.
 From Utfproof Require Import Transformer Words Selection Emulation Trie SharedKey SharedQuery.
 From Utfproof Require Import Dimensions NarrowHeads.
@@ -393,4 +395,30 @@ have -> : columns zz cK l h = WK T l h *m (B (inord l) h)^T.
   by apply/matrixP => i j; rewrite [LHS]mxE /zz /= mxE.
 have := zB (inord l) h; rewrite inordK // => ->.
 by rewrite trmx_mul trmxK mulmxA; congr (_ *m _ *m _); apply/matrixP => i j; rewrite !mxE.
+Qed.
+
+(* The headline: M is the least m for all untied targets if and only if 2 d <= d_in *)
+Theorem least_iff_narrow (F : fieldType) (H d din L : nat) (s : seq F) :
+  uniq s -> (H < size s)%N -> (1 < H)%N -> (0 < L)%N -> (0 < d)%N -> (d <= din)%N ->
+  (forall m, (exists (S : nat -> layer F H d m) (U : 'M[F]_(m, din)), universal_by_logits L S U)
+     <-> (matching_dimension H L d din <= m)%N)
+  <-> (2 * d <= din)%N.
+Proof.
+move=> us Hs H2 L0 d0 ddin; split=> [least|narrow m]; last by apply: narrow_least; rewrite ?H2.
+have H0 := ltnW H2; rewrite leqNgt; apply/negP => wide.
+pose e : {set 'I_H} := [set Ordinal H0; Ordinal H2]; have ce : #|e| = 2%N by rewrite cards2.
+have Mpos : (0 < matching_dimension H L d din)%N.
+  by rewrite addn_gt0 !muln_gt0 expn_gt0 H0 (leq_trans d0 ddin) orbT.
+have Wpos : (0 < \sum_(t < L) H ^ t)%N by case: (L) L0 => // L' _; rewrite big_ord_recl.
+have [|h g g1||S [U [_ _ serves]]] := @sharing_universal F H d din L
+    (matching_dimension H L d din - \sum_(t < L) H ^ t) s [:: e] us Hs L0 H0 ddin.
+- by move=> e'; rewrite inE => /eqP->; rewrite ce.
+- rewrite /= addn0 ce; case: (ltnP 2 g) => [|g2]; first by rewrite andbF.
+  have -> : g = 2%N by apply/eqP; rewrite eqn_leq g2 g1.
+  by rewrite andbT mul1n (leq_trans (leq_b1 _)) // subn_gt0.
+- by rewrite big_seq1 ce muln1.
+have /least : exists (S : nat -> layer F H d (matching_dimension H L d din - \sum_(t < L) H ^ t))
+    (U : 'M[F]_(matching_dimension H L d din - \sum_(t < L) H ^ t, din)), universal_by_logits L S U.
+  by exists (fun=> S), U => T; have [E [mE _]] := serves T; exists E.
+by rewrite leqNgt ltn_subrL Wpos Mpos.
 Qed.
