@@ -135,7 +135,7 @@ READS_OTHER = {
     "emulate a target": ["emulate", "sparse", "--target", "FILE"],
     "emulate with E": ["emulate", "sparse", "--target", "target.safetensors", "--embedding", "FILE"],
     "export E": ["export", "sparse", "FILE", "-o", "m.py"],
-    "embed a model": ["embed", "sparse", "FILE", "--layout", "transformer-lens", "-o", "o.safetensors"],
+    "embed a model": ["embed", "sparse", "FILE", "-o", "o.safetensors"],
 }
 NO_TENSORS = {
     "absent.safetensors": "cannot read absent.safetensors: No such file",
@@ -453,7 +453,6 @@ OPTIONS = {
     "a host": (["embed", "sparce", "target.safetensors", "-o", "o.safetensors"], 2, "neither a construction"),
     "a notion": (["decide", "host.safetensors", "-o", "c.json", "--notion", "full"], 2, "choose matching"),
     "an engine": (["emulate", "sparse", *SMALL, "--engine", "quantum"], 2, "choose m-wide, index-map"),
-    "a layout": (["embed", "sparse", "target.safetensors", "-o", "o.safetensors", "--layout", "x"], 2, "layout 'x'"),
     "a preset": (["train", "nothing"], 2, "names are TASK/HOST/VARIANT"),
     "a preset of too many layers": (
         ["train", "parentheses/sparse/attention", "--set", "layers=1000000000"],

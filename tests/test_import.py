@@ -19,7 +19,6 @@ from utfproof.models import (
     import_model,
     random_sequences,
 )
-from utfproof.models.attention import attention_kernel
 from utfproof.weights import read_embedding, read_tensors
 
 pytestmark = pytest.mark.numerical
@@ -81,10 +80,10 @@ def multihead(seed=0, L=2, D=6, V=4, P=5):
     return tensors
 
 
-def difference(model, host, kernel=CAUSAL, *, target=None, count=6):
+def difference(model, host, *, target=None, count=6):
     """Largest relative difference of the model as it was and the host whose E comes from its target (or from another)."""
-    found = embed(host, (target or model.target()).augmented())
-    return compare(model, host, found.E, random_sequences(model, count, 0), kernel).relative_difference
+    found = embed(host, (target or model.target).augmented())
+    return compare(model, host, found.E, random_sequences(model, count, 0)).relative_difference
 
 
 # --- the trained model -------------------------------------------------------------------------------------
@@ -92,7 +91,7 @@ def difference(model, host, kernel=CAUSAL, *, target=None, count=6):
 
 @pytest.fixture(scope="module")
 def induction():
-    return import_model(TRAINED, "pytorch")
+    return import_model(TRAINED)
 
 
 @pytest.fixture(scope="module")
@@ -127,10 +126,10 @@ def questions(count, seed=0):
 
 
 def test_it_is_a_residual_model_with_biases_and_positions(induction):
-    shape = induction.target().shape
+    shape = induction.target.shape
     assert (shape.heads, shape.layers, shape.head_dim, shape.residual) == (2, 2, 12, True)
     assert (induction.vocabulary, induction.positions, shape.d_in, shape.d_out) == (8, 16, 24, 8)
-    assert all(np.abs(induction.target().bias(name)).min() > 0 for name in ("b_Q", "b_K", "b_V", "b_O", "b_U"))
+    assert all(np.abs(induction.target.bias(name)).min() > 0 for name in ("b_Q", "b_K", "b_V", "b_O", "b_U"))
     assert float(read_tensors(TRAINED).metadata["accuracy"]) > 0.95
 
 
@@ -138,17 +137,17 @@ def test_it_is_a_residual_model_with_biases_and_positions(induction):
 @pytest.mark.parametrize("name", ["sparse", "random"])
 def test_a_fixed_host_does_induction(induction, name):
     """Accuracy above 95 % where attention can do it, by the model and by the host, whose outputs agree on every test input."""
-    host = build_host(name, induction.target().shape)
-    E = embed(host, induction.target().augmented()).E
+    host = build_host(name, induction.target.shape)
+    E = embed(host, induction.target.augmented()).E
     right, total, sequences = np.zeros(2), 0, []
     for tokens, places, answers in questions(70):
-        outputs = induction.original(tokens, CAUSAL), host.forward(induction.one_hots(tokens), E, CAUSAL)
+        outputs = induction.original(tokens), host.forward(induction.one_hots(tokens), E, CAUSAL)
         right += [(out.argmax(axis=1) == answers)[places].sum() for out in outputs]
         total += len(places)
         sequences.append(tokens)
     assert total > 180
     assert (right / total > 0.95).all()
-    agreement = compare(induction, host, E, sequences + random_sequences(induction, 30, 3), CAUSAL)
+    agreement = compare(induction, host, E, sequences + random_sequences(induction, 30, 3))
     assert agreement.relative_difference < 1e-8
     assert agreement.positions > 1300
 
@@ -161,7 +160,7 @@ def test_torch_itself_gives_the_same_outputs(induction):
     for tokens in random_sequences(induction, 12, 1):
         with torch.no_grad():
             expected = model(torch.from_numpy(tokens)[None])[0].numpy()
-        found = induction.original(tokens, CAUSAL)
+        found = induction.original(tokens)
         assert np.abs(found - expected).max() < 1e-12 * np.abs(expected).max()
 
 
@@ -169,7 +168,7 @@ def test_torch_itself_gives_the_same_outputs(induction):
 def test_the_command_on_both_layouts(induction_tl, tmp_path, host, capsys):
     for path, layout in ((TRAINED, "pytorch"), (induction_tl, "transformer-lens")):
         out = tmp_path / f"{layout}.safetensors"
-        assert run(["embed", host, str(path), "--layout", layout, "-o", str(out), "--json"]) == 0
+        assert run(["embed", host, str(path), "-o", str(out), "--json"]) == 0
         document = json.loads(capsys.readouterr().out)
         assert document["agrees"]
         assert document["relative_difference"] < 1e-11
@@ -196,8 +195,8 @@ def test_the_script_runs(tmp_path):
     command = [sys.executable, str(ROOT / "scripts" / "train_induction.py"), "--out", str(out), *sizes]
     done = subprocess.run([*command, "--layout", "transformer-lens"], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    model = import_model(out, "transformer-lens")
-    assert difference(model, build_host("sparse", model.target().shape)) < 1e-12
+    model = import_model(out)
+    assert difference(model, build_host("sparse", model.target.shape)) < 1e-12
 
 
 # --- planted faults: an importer with any of these is caught by the comparison ------------------------------
@@ -236,8 +235,8 @@ FAULTS = {
 
 @pytest.mark.parametrize("fault", FAULTS)
 def test_a_planted_fault_is_seen(induction, fault):
-    host = build_host("sparse", induction.target().shape)
-    target = FAULTS[fault](induction.target())
+    host = build_host("sparse", induction.target.shape)
+    target = FAULTS[fault](induction.target)
     if fault == "constant on the position rows":  # X c = 1 there too: another right choice, no fault
         assert difference(induction, host, target=target) < 1e-12
     else:
@@ -250,18 +249,16 @@ def test_a_planted_fault_is_seen(induction, fault):
 @pytest.mark.parametrize("attention", ["softmax", "causal", "window:2", "causal+window:3"])
 @pytest.mark.parametrize("P", [0, 6])
 def test_transformer_lens_names(tmp_path, attention, P):
-    model = import_model(
-        write(tmp_path / "m.safetensors", transformer_lens(P=P)), "transformer-lens", attention=attention
-    )
+    model = import_model(write(tmp_path / "m.safetensors", transformer_lens(P=P)), attention=attention)
     assert model.positions == P
     for name in ("sparse", "random"):
-        assert difference(model, build_host(name, model.target().shape), attention_kernel(attention)) < 1e-9
+        assert difference(model, build_host(name, model.target.shape)) < 1e-9
 
 
 def test_transformer_lens_against_torch(tmp_path):
     torch = pytest.importorskip("torch")
     tensors = transformer_lens(3, H=4, G=2)
-    model = import_model(write(tmp_path / "m.safetensors", tensors), "transformer-lens")
+    model = import_model(write(tmp_path / "m.safetensors", tensors))
     t = {name: torch.from_numpy(array) for name, array in tensors.items()}
     tokens = np.array([3, 0, 0, 1, 2])
     x = t["embed.W_E"][tokens] + t["pos_embed.W_pos"][:5]
@@ -275,18 +272,18 @@ def test_transformer_lens_against_torch(tmp_path):
             out = out + z @ w["W_O"][h]
         x = out
     expected = (x @ t["unembed.W_U"] + t["unembed.b_U"]).numpy()
-    assert np.abs(model.original(tokens, CAUSAL) - expected).max() < 1e-13
+    assert np.abs(model.original(tokens) - expected).max() < 1e-13
 
 
 @pytest.mark.parametrize("residual", [False, True])
 @pytest.mark.parametrize("P", [0, 5])
 def test_multihead_names(tmp_path, residual, P):
     path = write(tmp_path / "m.safetensors", multihead(P=P))
-    model = import_model(path, "pytorch", heads=3, residual=residual)
-    assert (model.target().shape.residual, model.target().shape.head_dim) == (residual, 2)
+    model = import_model(path, heads=3, residual=residual)
+    assert (model.target.shape.residual, model.target.shape.head_dim) == (residual, 2)
     assert model.positions == P
     for name in ("sparse", "random"):
-        assert difference(model, build_host(name, model.target().shape)) < 1e-9
+        assert difference(model, build_host(name, model.target.shape)) < 1e-9
 
 
 def without(tensors, name):

@@ -57,7 +57,7 @@ def test_what_cannot_be_carried_is_refused_by_name(tmp_path, name, layout):
     tensors = transformer_lens() if layout == "transformer-lens" else multihead()
     path = write(tmp_path / "m.safetensors", tensors | {name: np.ones((2, 2))}, heads="2", residual="true")
     with pytest.raises(MalformedInput, match=f"{REFUSED[name]}") as refusal:
-        import_model(path, layout)
+        import_model(path)
     assert name in str(refusal.value)
 
 
@@ -77,9 +77,9 @@ METADATA = {
 def test_what_only_metadata_show_is_refused_too(tmp_path, name):
     path = write(tmp_path / "m.safetensors", transformer_lens(), **{name: METADATA[name]})
     with pytest.raises(MalformedInput, match=name):
-        import_model(path, "transformer-lens")
+        import_model(path)
     harmless = {"normalization_type": "None", "positional_embedding_type": "standard", "attn_only": "True"}
-    import_model(write(path, transformer_lens(), **harmless), "transformer-lens")
+    import_model(write(path, transformer_lens(), **harmless))
 
 
 def changed(tensors, name, array):
@@ -88,63 +88,60 @@ def changed(tensors, name, array):
 
 TL, MHA = transformer_lens(), multihead()
 MALFORMED = [
-    ("transformer-lens", without(TL, "embed.W_E"), {}, "embed.W_E is missing"),
-    ("transformer-lens", without(TL, "blocks.1.attn.W_V"), {}, "blocks.1.attn.W_V is missing"),
-    ("transformer-lens", without(TL, "blocks.0.attn.W_Q"), {}, "numbered|is missing|not understood"),
-    ("transformer-lens", changed(TL, "blocks.1.attn.W_O", np.ones((2, 5, 3))), {}, "blocks.1.attn.W_O has shape"),
-    ("transformer-lens", changed(TL, "blocks.0.attn.b_Q", np.ones(6)), {}, "blocks.0.attn.b_Q has shape"),
-    ("transformer-lens", changed(TL, "pos_embed.W_pos", np.ones((6, 4))), {}, "pos_embed.W_pos has shape"),
-    ("transformer-lens", changed(TL, "embed.W_E", np.ones((0, 5))), {}, "embed.W_E has shape .* none of them empty"),
+    (without(TL, "embed.W_E"), {}, "no embedding is found"),
+    (without(TL, "blocks.1.attn.W_V"), {}, "blocks.1.attn.W_V is missing"),
+    (without(TL, "blocks.0.attn.W_Q"), {}, "numbered|is missing|not understood"),
+    (changed(TL, "blocks.1.attn.W_O", np.ones((2, 5, 3))), {}, "blocks.1.attn.W_O has shape"),
+    (changed(TL, "blocks.0.attn.b_Q", np.ones(6)), {}, "blocks.0.attn.b_Q has shape"),
+    (changed(TL, "pos_embed.W_pos", np.ones((6, 4))), {}, "pos_embed.W_pos has shape"),
+    (changed(TL, "embed.W_E", np.ones((0, 5))), {}, "embed.W_E has shape .* none of them empty"),
     (
-        "transformer-lens",
         changed(TL, "pos_embed.W_pos", np.ones((0, 5))),
         {},
         "pos_embed.W_pos has shape .* none of them empty",
     ),
-    ("transformer-lens", changed(TL, "unembed.W_U", np.full((5, 4), np.nan)), {}, "must be finite"),
-    ("transformer-lens", TL, {"residual": False}, "--no-residual"),
-    ("transformer-lens", TL, {"heads": 3}, "3 heads were given, the tensors have 2"),
-    ("transformer-lens", transformer_lens(H=3, G=2), {}, "do not divide"),
-    ("transformer-lens", MHA, {}, "looks like nn.MultiheadAttention"),
-    ("pytorch", TL, {"heads": 2, "residual": True}, "looks like TransformerLens"),
-    ("auto", {"a.b": np.ones((2, 2))}, {}, "no layout is recognised"),
-    ("pytorch", MHA, {"residual": True}, "pass --heads"),
-    ("pytorch", MHA, {"heads": 2}, "--residual or --no-residual"),
-    ("pytorch", MHA, {"heads": 4, "residual": True}, "4 heads do not divide the width 6"),
-    ("pytorch", without(MHA, "unembed.weight"), {"heads": 2, "residual": True}, "no unembedding is found"),
+    (changed(TL, "unembed.W_U", np.full((5, 4), np.nan)), {}, "must be finite"),
+    (TL, {"residual": False}, "--no-residual"),
+    (TL, {"heads": 3}, "3 heads were given, the tensors have 2"),
+    (transformer_lens(H=3, G=2), {}, "do not divide"),
+    ({"a.b": np.ones((2, 2))}, {}, "no attention is found"),
     (
-        "pytorch",
+        {f"a.{x}_proj.weight": np.ones((2, 2)) for x in "qkvo"},
+        {"heads": 1, "residual": True},
+        "do not say what the model computes: pass --module",
+    ),
+    (MHA, {"residual": True}, "pass --heads"),
+    (MHA, {"heads": 2}, "--residual or --no-residual"),
+    (MHA, {"heads": 4, "residual": True}, "in_proj_weight has shape .* does not fit 4 heads: pass --heads"),
+    (without(MHA, "unembed.weight"), {"heads": 2, "residual": True}, "no unembedding is found"),
+    (
         {**MHA, "lm_head.weight": np.ones((4, 6))},
         {"heads": 2, "residual": True},
         "several tensors could be meant",
     ),
     (
-        "pytorch",
         changed(MHA, "layers.1.attn.in_proj_weight", np.ones((6, 6))),
         {"heads": 2, "residual": True},
         "has shape",
     ),
-    ("pytorch", without(MHA, "layers.0.attn.out_proj.weight"), {"heads": 2, "residual": True}, "is missing"),
+    (without(MHA, "layers.0.attn.out_proj.weight"), {"heads": 2, "residual": True}, "is missing"),
     (
-        "pytorch",
         {k.replace("layers.1", "layers.2"): v for k, v in MHA.items()},
         {"heads": 2, "residual": True},
         "without a gap",
     ),
     (
-        "pytorch",
         {k.replace("layers.1.attn", "layers.1.cross"): v for k, v in MHA.items()},
         {"heads": 2, "residual": True},
         "unclear",
     ),
-    ("own", TL, {}, "layout 'own' is unknown"),
 ]
 
 
-@pytest.mark.parametrize(("layout", "tensors", "said", "message"), MALFORMED)
-def test_malformed_models(tmp_path, layout, tensors, said, message):
+@pytest.mark.parametrize(("tensors", "said", "message"), MALFORMED)
+def test_malformed_models(tmp_path, tensors, said, message):
     with pytest.raises(MalformedInput, match=message):
-        import_model(write(tmp_path / "m.safetensors", tensors), layout, **said)
+        import_model(write(tmp_path / "m.safetensors", tensors), **said)
 
 
 def test_masks_are_read_and_have_to_be_the_mask(tmp_path):
@@ -154,14 +151,14 @@ def test_masks_are_read_and_have_to_be_the_mask(tmp_path):
     local = np.triu(causal, -1)  # the own token and the one before
     for mask in (causal, ~causal, additive, causal.astype(np.int8)):
         write(path, {**TL, "blocks.0.attn.mask": mask, "blocks.0.attn.IGNORE": np.array(-np.inf, dtype=np.float32)})
-        import_model(path, "transformer-lens")
+        import_model(path)
     write(path, {**TL, "blocks.1.attn.mask": local})
     with pytest.raises(MalformedInput, match=r"blocks\.1\.attn\.mask is not the mask"):
-        import_model(path, "transformer-lens")
-    import_model(path, "transformer-lens", attention="causal+window:2")
+        import_model(path)
+    import_model(path, attention="causal+window:2")
     write(path, {**TL, "blocks.1.attn.mask": causal[:, :3]})
     with pytest.raises(MalformedInput, match=r"blocks\.1\.attn\.mask is not the mask"):
-        import_model(path, "transformer-lens")
+        import_model(path)
 
 
 @pytest.mark.parametrize("attention", ["scaled", "causal+alibi", "rope", "given", "nonsense", "scaled+causal"])
@@ -175,7 +172,7 @@ def test_kernels_that_models_do_not_take(attention):
 
 def test_a_difference_beyond_the_tolerance_exits_1_and_writes_nothing(tmp_path, capsys):
     out = tmp_path / "E.safetensors"
-    arguments = ["embed", "random", str(TRAINED), "--layout", "pytorch", "-o", str(out), "--json", "--trials", "3"]
+    arguments = ["embed", "random", str(TRAINED), "-o", str(out), "--json", "--trials", "3"]
     assert run([*arguments, "--tolerance", "1e-17"]) == 1
     document = json.loads(capsys.readouterr().out)
     assert (document["agrees"], document["file"]) == (False, None)
@@ -201,24 +198,24 @@ def test_options_of_models_are_refused_for_targets(tmp_path, extra, capsys):
 
 def test_minimize_a_model(induction, tmp_path, capsys):
     host, out = (tmp_path / name for name in ("host.safetensors", "E.safetensors"))
-    arguments = ["embed", str(host), str(TRAINED), "--layout", "pytorch", "--minimize", "-o", str(out), "--json"]
+    arguments = ["embed", str(host), str(TRAINED), "--minimize", "-o", str(out), "--json"]
     assert run(arguments) == 0
     document = json.loads(capsys.readouterr().out)
     assert document["least"]["m"] == 25 == read_embedding(out).shape[1]
     assert document["relative_difference"] < 1e-11
     # it carries this model, and not the same model with one bias changed
-    assert run(["embed", str(host), str(TRAINED), "--layout", "pytorch", "-o", str(out), "--trials", "3"]) == 0
+    assert run(["embed", str(host), str(TRAINED), "-o", str(out), "--trials", "3"]) == 0
     other = dict(read_tensors(TRAINED).tensors)
     other["layers.0.attn.out_proj.bias"] = other["layers.0.attn.out_proj.bias"] + np.arange(24, dtype=np.float32)
     path = write(tmp_path / "other.safetensors", other, heads="2", residual="true")
-    assert run(["embed", str(host), str(path), "--layout", "pytorch", "-o", str(out)]) == 1
+    assert run(["embed", str(host), str(path), "-o", str(out)]) == 1
     assert "cannot carry" in capsys.readouterr().err
 
 
 def test_a_host_that_is_too_small_says_by_how_much(tmp_path, capsys):
     path = write(tmp_path / "m.safetensors", transformer_lens(D=4, d=2, P=2), **KNOWN)
     host, out = tmp_path / "host.safetensors", tmp_path / "E.safetensors"
-    arguments = ["embed", str(host), str(path), "--layout", "transformer-lens", "--minimize", "-o", str(out), "--json"]
+    arguments = ["embed", str(host), str(path), "--minimize", "-o", str(out), "--json"]
     assert run(arguments) == 0
     least = json.loads(capsys.readouterr().out)["least"]["m"]
     assert run([*arguments, "--m", str(least - 1)]) == 1
@@ -229,7 +226,7 @@ def test_the_smallest_host_within_a_tolerance_by_command(tmp_path, capsys):
     """It is written with what is proven, and never said to match; none that is close enough exits 1."""
     write(tmp_path / "m.safetensors", transformer_lens(), attention_dir="causal")
     files = [str(tmp_path / name) for name in ("host.safetensors", "m.safetensors", "E.safetensors")]
-    command = ["embed", *files[:2], "--layout", "transformer-lens", "--minimize", "-o", files[2], "--json", "--within"]
+    command = ["embed", *files[:2], "--minimize", "-o", files[2], "--json", "--within"]
     assert run([*command, "0.5"]) in (0, 4)
     found = json.loads(capsys.readouterr().out)
     assert found["within"]["proven"] <= 0.5
@@ -248,7 +245,7 @@ def test_minimize_never_overwrites(tmp_path, wrong, capsys):
     path, out = write(tmp_path / "m.safetensors", transformer_lens(P=0)), tmp_path / "E.safetensors"
     before = path.read_bytes()
     host = {"sparse": "sparse", "same": str(out), "source": str(path)}[wrong]
-    arguments = ["embed", host, str(path), "--layout", "transformer-lens", "-o", str(out)]
+    arguments = ["embed", host, str(path), "-o", str(out)]
     assert run([*arguments, "--minimize"]) == 2
     assert path.read_bytes() == before
     assert not out.exists()

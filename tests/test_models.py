@@ -1,6 +1,7 @@
 """Models that TransformerLens has built, frozen with their own logits; files, references, commands and live modules."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -23,7 +24,7 @@ from utfproof.models import (
 )
 from utfproof.models.comparison import Comparison
 from utfproof.models.families import BUFFERS, read_arrays, recognise
-from utfproof.models.reading import Reading, scaled
+from utfproof.models.reading import Reading, biased_target
 from utfproof.weights import TensorFile, read_tensors
 
 FILES = sorted((Path(__file__).parent / "data" / "models").glob("*.safetensors"))
@@ -51,9 +52,9 @@ def reading(name):
     tensors, record = FROZEN[name]
     config = record["config"]
     file = TensorFile(name, {n: a for n, a in tensors.items() if not n.startswith("frozen.")}, {}, {})
-    family = recognise(file)
-    arrays = read_arrays(file, family, config["n_heads"], BUFFERS)
-    bridge, (L, H, _, d) = family.title.endswith("(TransformerBridge)"), arrays["W_Q"].shape
+    title = recognise(file)[0].title
+    arrays = read_arrays(file, config["n_heads"], BUFFERS)
+    bridge, (L, H, _, d) = title.endswith("(TransformerBridge)"), arrays["W_Q"].shape
     causal, rotary = config["attention_dir"] == "causal", None
     if config["positional_embedding_type"] == "rotary":
         arrays["W_pos"] = arrays["W_pos"][:0]
@@ -73,14 +74,14 @@ def reading(name):
         window = config["window_size"] if causal and config["use_local_attn"] and kind == "local" else None
         by_layer.append(LayerAttention(causal, window, cap if cap and cap > 0 else None, None, rotary))
     factors = [factor / (i + 1 if config["scale_attn_by_inverse_layer_idx"] else 1) for i in range(L)]
-    found = scaled(arrays, np.array(factors)[:, None].repeat(H, 1))
-    return Reading(family.name, family.title, found, ModelAttention(tuple(by_layer)), stream=True)
+    found = biased_target(arrays, np.array(factors)[:, None].repeat(H, 1), stream=True)
+    return Reading(title, found, ModelAttention(tuple(by_layer)), len(arrays["W_E"]), len(arrays["W_pos"]))
 
 
-def error(model, name, kernel=None):
+def error(model, name):
     """How far the reading is from the library's own logits."""
     pairs = zip(FROZEN[name][0]["frozen.tokens"], FROZEN[name][0]["frozen.logits"], strict=True)
-    return max(relative_difference(model.original(tokens, kernel), logits) for tokens, logits in pairs)
+    return max(relative_difference(model.original(tokens), logits) for tokens, logits in pairs)
 
 
 @pytest.mark.parametrize("name", READ)
@@ -114,7 +115,7 @@ FAULTS = {
 
 @pytest.mark.parametrize("fault", FAULTS)
 def test_a_planted_fault_of_the_attention_is_seen(fault):
-    assert error(reading(PLAIN), PLAIN, ModelAttention((FAULTS[fault],) * 2)) > 1e-4
+    assert error(replace(reading(PLAIN), attention=ModelAttention((FAULTS[fault],) * 2)), PLAIN) > 1e-4
 
 
 # --- files, references and commands ----------------------------------------------------------------------------
@@ -133,7 +134,7 @@ def stored(tmp_path, monkeypatch):
     return tmp_path
 
 
-EMBED = ("embed", "sparse", "m.safetensors", "--layout", "auto", "-o", "E.safetensors")
+EMBED = ("embed", "sparse", "m.safetensors", "-o", "E.safetensors")
 
 
 @pytest.mark.parametrize("case", ["nothing", "metadata", "a contradiction"])
@@ -155,11 +156,6 @@ def test_on_which_evidence_a_file_is_acted_as(stored, case, capsys):
 def test_a_tied_host_with_a_stream_cannot_carry_an_untied_model():
     with pytest.raises(CannotCarry):
         embed_model(reading(PLAIN), "tied")
-
-
-def test_a_model_taken_for_a_target_says_its_layout(stored, capsys):
-    assert run(["embed", "sparse", "m.safetensors", "-o", "E.safetensors"]) == 2
-    assert "--layout transformer-lens" in capsys.readouterr().err
 
 
 def test_a_relu_is_beyond_every_host_without_one():

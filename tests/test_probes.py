@@ -12,6 +12,7 @@ from utfproof import embed_model, from_model  # noqa: E402
 from utfproof.cli.app import run  # noqa: E402
 from utfproof.errors import MalformedInput  # noqa: E402
 from utfproof.models.probes import LOGITS, ordinary_tokens, sequences  # noqa: E402
+from utfproof.shapes import Shape  # noqa: E402
 from utfproof.weights import read_tensors  # noqa: E402
 
 RARE = 567
@@ -129,8 +130,9 @@ def test_without_disguise_it_is_read_and_the_evidence_said(options):
 def test_a_large_vocabulary_is_sampled_within_a_limit():
     """Some of each kind of structured sequences stay, and every length."""
     reading = replace(from_model(Model(P=64)), forward=None)
-    arrays = {**reading.arrays, "W_E": np.zeros((30522, 6)), "W_U": np.zeros((6, 30522)), "b_U": np.zeros(30522)}
-    tried = list(sequences(replace(reading, arrays=arrays), 0))
+    shape, W_E = Shape(2, 1, 3, 30522 + 64, 30522, residual=True), np.zeros((30522 + 64, 6))
+    target = replace(reading.target, shape=shape, W_E=W_E, W_U=W_E[:30522].T, b_U=None, constant=None)
+    tried = list(sequences(replace(reading, target=target, vocabulary=30522), 0))
     assert sum(len(tokens) for tokens in tried) * 30522 <= LOGITS
     assert {len(tokens) for tokens in tried} == {*range(1, 65)}
     for name, seen in SEEN.items():

@@ -231,9 +231,9 @@ def test_a_changed_host_or_embedding_does_not_match(residual):
 def test_a_bad_first_prime_does_not_mislead():
     # rows that are dependent modulo the prime only, and a rank that the prime hides
     p = linear.PRIME
-    matrix = linear.to_flint(np.array([[1, 0, 0], [1, p, 0], [0, 0, 0]], dtype=object))
+    matrix = rational.to_flint(np.array([[1, 0, 0], [1, p, 0], [0, 0, 0]], dtype=object))
     assert linear.independent_rows(matrix) == [0, 1]
-    old, new = linear.extended_basis(linear.rows_of(matrix, [0, 1]), linear.to_flint(np.array([[0, 1, 0]])))
+    old, new = linear.extended_basis(linear.rows_of(matrix, [0, 1]), rational.to_flint(np.array([[0, 1, 0]])))
     assert (old, new) == ([0, 1], [])
 
 

@@ -12,8 +12,6 @@ from utfproof.cli.outcome import Outcome
 from utfproof.commands import embed_minimize
 from utfproof.commands.hosts import agree_with, host_digest, is_host_file, load_host
 from utfproof.commands.readings import (
-    OWN_LAYOUT,
-    Layout,
     Module,
     Positions,
     Tokens,
@@ -35,9 +33,8 @@ if TYPE_CHECKING:
 def embed(
     *,
     host: Annotated[str, typer.Argument(help="HOST.safetensors, or a construction.")],
-    target: Annotated[Path, typer.Argument(help="TARGET.safetensors: W_Q, W_K, W_V, W_O (W_E, W_U), or see --layout.")],
+    target: Annotated[Path, typer.Argument(help="TARGET.safetensors: W_Q, W_K, W_V, W_O (W_E, W_U), or a model's.")],
     output: Annotated[Path, options.written("Embedding to write (.safetensors).", "-o", "--output")],
-    layout: Layout = OWN_LAYOUT,
     residual: options.StoredResidual = None,
     m: options.M = None,
     module: Module = None,
@@ -72,7 +69,7 @@ def embed(
 ) -> Outcome:
     """Find E such that the host with E acts as the target.
 
-    The shape is the target's; shape options are checked against it. With --layout or --module the target is a trained model,
+    The shape is the target's; shape options are checked against it. The target may be a trained model,
     and outputs are compared with its own, which --module gives. Exit 1: this host cannot carry this target, or outputs differ
     by more than the tolerance; nothing is written. 4: an unknown fact decides.
 
@@ -89,11 +86,11 @@ def embed(
         raise MalformedInput("--within is about hosts of fewer dimensions: say --minimize")
     dimensions = [heads, layers, head_dim, d_in, d_out]
     part: dict[str, Any] = {"module": module, "tokens": tokens, "positions": positions, "attention": attention}
-    model = read(target, layout, dimensions, residual=residual, **part, seed=seed, limit=max_memory)
+    model = read(target, dimensions, residual=residual, **part, seed=seed, limit=max_memory)
     agree_with(model.shape, dimensions)
     own = isinstance(model, Target | BiasedTarget)
     if own and (trials is not None or tolerance is not None):
-        raise MalformedInput(f"--trials and --tolerance are about models of another --layout; {target} is a target")
+        raise MalformedInput(f"--trials and --tolerance are about models; {target} is a target")
     trials, tolerance = trials or 16, tolerance or 1e-8
     if minimize:
         if isinstance(model, BiasedTarget):
@@ -120,14 +117,14 @@ def embed(
 
 def _of_model(found: Embedded, output: Path) -> Outcome:
     """A model, compared with its own outputs; E is written where they agree."""
-    model, width, tolerance = found.model, found.model.target().width, found.tolerance
+    model, width, tolerance = found.model, found.model.target.width, found.tolerance
     if found.agrees:
         found.save(output)
     written = str(output) if found.agrees else None
     document = {
         **_document(found.found, found.host),
         "verdict": found.verdict,
-        "layout": model.family,
+        "model": model.title,
         "vocabulary": model.vocabulary,
         "positions": model.positions,
         "width": width,
@@ -135,7 +132,7 @@ def _of_model(found: Embedded, output: Path) -> Outcome:
         "file": written,
     }
     positions = f"{model.positions} learned positions" if model.positions else "no learned positions"
-    positions = f"a row of E for each at {model.positions} positions" if model.pairs else positions
+    positions = f"a row of E for each at {model.positions} positions" if model.ids is not None else positions
     rows = {
         "result": found.verdict,
         "model": f"{model.vocabulary} tokens, {positions}, width {width} and one for a constant coordinate",

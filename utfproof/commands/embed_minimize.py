@@ -67,7 +67,7 @@ def minimize(asked: Asked, model: Target | Reading) -> Outcome:
     if isinstance(model, Target):
         found = _smallest(asked, model, f"width {model.width}", model.width)
     else:
-        biased, sequences = model.target(), random_sequences(model, asked.trials, asked.seed)
+        biased, sequences = model.target, random_sequences(model, asked.trials, asked.seed)
         width = f"width {biased.width} and one coordinate for the biases: {biased.width + 1}"
         found = _smallest(asked, biased.augmented(), width, biased.width + 1)
         if asked.within is not None:
@@ -126,7 +126,7 @@ def _within(asked: float, found: Smallest, model: Reading, sequences: list[Any])
     if not isinstance(kernel, SoftmaxAttention):
         raise MalformedInput(f"--within is for softmax with a mask or a window, not for {kernel.words()}")
     with stage(f"the model on {len(sequences)} sequences, in balls"):
-        given = GivenInputs(model.target().augmented(), [model.one_hots(tokens) for tokens in sequences], kernel)
+        given = GivenInputs(model.target.augmented(), [model.one_hots(tokens) for tokens in sequences], kernel)
     with stage("hosts of fewer dimensions, in balls"):
         closest = given.least_within(asked)
     if closest is None:

@@ -11,7 +11,6 @@ from utfproof.cli import options
 from utfproof.cli.outcome import Outcome
 from utfproof.commands.hosts import agree_with, drawn_shape, load_host, read_own_embedding
 from utfproof.commands.readings import (
-    OWN_LAYOUT,
     EmbeddingFile,
     Module,
     Positions,
@@ -46,7 +45,6 @@ def emulate(
     residual: options.StoredResidual = None,
     target: TargetFile = None,
     embedding: EmbeddingFile = None,
-    layout: Annotated[str, options.rare(help="Names in TARGET: utfproof, a model's, or auto.")] = OWN_LAYOUT,
     module: Module = None,
     tokens: Tokens = None,
     positions: Positions = None,
@@ -91,8 +89,8 @@ def emulate(
     dimensions = [heads, layers, head_dim, d_in, d_out]
     targets: Target | BiasedTarget | Shape
     if target is None:
-        if module is not None or layout != OWN_LAYOUT or embedding is not None:
-            raise MalformedInput("--module, --layout and --embedding belong to one target: pass --target as well")
+        if module is not None or embedding is not None:
+            raise MalformedInput("--module and --embedding belong to one target: pass --target as well")
         targets = drawn_shape(host, dimensions, residual, max_memory)
     else:
         if trials is not None or width is not None or tied_targets or target_law != "uniform":
@@ -100,7 +98,7 @@ def emulate(
                 "--trials, --width, --tied-targets and --target-law describe random targets; --target gives one"
             )
         part: dict[str, Any] = {"module": module, "tokens": tokens, "positions": positions}
-        model = read(target, layout, dimensions, residual=residual, **part, seed=seed, limit=max_memory)
+        model = read(target, dimensions, residual=residual, **part, seed=seed, limit=max_memory)
         targets = target_for(host, model)
         agree_with(targets.shape, dimensions)
     drawn = {"seed": seed, "law": law, "dtype": dtype}

@@ -46,7 +46,7 @@ def export(
 
     written = [output, output.with_suffix(".safetensors")]
     require_apart({"the tensors' file": written[1]}, {"EMBEDDING": embedding, "HOST": Path(host)})
-    require_own(*written)
+    require_own(output)
     E = read_embedding(embedding, max_memory=max_memory)
     facts = read_tensors(embedding, max_memory=max_memory).metadata
     numbers, stream = {name: _number(facts, name) for name in NUMBERS}, stored_stream(facts)

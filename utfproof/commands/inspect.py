@@ -17,7 +17,6 @@ def inspect(
         Path, typer.Argument(help="Weights of a model (.safetensors), or with --module the factory's path.")
     ],
     heads: Annotated[int | None, typer.Option(help="Heads of queries, where tensors do not show them.")] = None,
-    kv_heads: Annotated[int | None, typer.Option(help="Heads of keys and values, where fewer than --heads.")] = None,
     module: Annotated[
         str | None, typer.Option(help="package.module:factory, called with MODEL's path; runs that code.")
     ] = None,
@@ -42,8 +41,7 @@ def inspect(
         made = make_module(module, model)
         file, held = live_tensors(made), getattr(made, "config", None)
         heads = heads or getattr(held, "num_attention_heads", None)
-        kv_heads = kv_heads or getattr(held, "num_key_value_heads", None)
-    found = inspect_model(skeleton(file, heads, kv_heads))
+    found = inspect_model(skeleton(file, heads))
     shape, records = found["shape"], found["heads"]
     low = [
         f"{h['head']} (QK {h['rank_QK']}, OV {h['rank_OV']})"

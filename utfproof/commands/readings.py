@@ -18,9 +18,7 @@ if TYPE_CHECKING:
 
 MOST_TOKENS = 10**6
 """Token ids of a part of a model."""
-OWN_LAYOUT = "utfproof"
 
-Layout = Annotated[str, typer.Option(help="Names in TARGET: utfproof, a model's, or auto.")]
 Module = Annotated[str | None, typer.Option(help="A model: package.module:factory, called with TARGET.")]
 Tokens = Annotated[str | None, rare(help="--module: only layer 0's attention, on these ids (1,2,5..9).")]
 Positions = Annotated[int | None, rare(help="--tokens: at most so many positions.")]
@@ -31,7 +29,6 @@ TiedTargets = Annotated[bool, rare("--tied-targets", help="Random targets are we
 
 def read(
     target: Path,
-    layout: str,
     dimensions: list[int | None],
     *,
     residual: bool | None,
@@ -42,25 +39,24 @@ def read(
     limit: int | None,
     attention: str | None = None,
 ) -> Target | BiasedTarget | Reading:
-    """A file's target, or with another --layout or --module a model or a part of one. MalformedInput where options contradict
-    each other."""
-    from utfproof.models import from_model, import_model, make_module, refuse_models
+    """A file's target, or a model, by the names in the file or from --module, or a part of one. MalformedInput where options
+    contradict each other."""
+    from utfproof.models import from_model, import_model, is_model, make_module
     from utfproof.weights import read_target
 
     heads, layers = dimensions[:2]
     needs = {"--tokens": tokens is not None and module is None, "--positions": positions is not None and tokens is None}
     if missing := [name for name, lacking in needs.items() if lacking]:
         raise MalformedInput(f"{missing[0]} is about a part of a live model: pass --module and --tokens")
-    if attention is not None and (module is not None or layout == OWN_LAYOUT):
-        raise MalformedInput(
-            "--attention is about models of another --layout; a live module shows its own: leave it out"
-        )
     if module is not None:
+        if attention is not None:
+            raise MalformedInput("--attention is about files of models; a live module shows its own: leave it out")
         ids = None if tokens is None else token_ids(tokens)
         return from_model(make_module(module, target), tokens=ids, positions=positions, seed=seed, max_memory=limit)
-    if layout != OWN_LAYOUT:
-        return import_model(target, layout, attention=attention, heads=heads, residual=residual, max_memory=limit)
-    refuse_models(target, limit)
+    if is_model(target, limit):
+        return import_model(target, attention=attention, heads=heads, residual=residual, max_memory=limit)
+    if attention is not None:
+        raise MalformedInput(f"--attention is about models, and {target} is a target: leave it out")
     return read_target(target, layers=layers, residual=residual, max_memory=limit)
 
 
@@ -70,7 +66,7 @@ def target_for(host: str, model: Target | BiasedTarget | Reading) -> Target | Bi
 
     if isinstance(model, Target | BiasedTarget):
         return model
-    entry, target = CONSTRUCTIONS.get(host), model.target()
+    entry, target = CONSTRUCTIONS.get(host), model.target
     return target.augmented() if entry is None or entry.models is None else target
 
 
@@ -105,8 +101,7 @@ def comparison_rows(model: Reading, agreement: Agreement, tolerance: float) -> d
     largest = f"{agreement.relative_difference:.3g} relative (tolerance {tolerance:.3g})"
     unknown = "; ".join(f"{FACTS[name][0]} (say it by {FACTS[name][1]})" for name in model.unknown)
     return {
-        **(model.facts or {}),
-        "biases": model.biases(),
+        **model.facts,
         "compared with": model.witness or "its own reading of the file alone: pass --module",
         **({"compared on": model.coverage.words()} if model.coverage is not None else {}),
         **({"unknown": f"outputs depend on these, and nobody says them (exit 4): {unknown}"} if unknown else {}),

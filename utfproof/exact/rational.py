@@ -4,26 +4,27 @@ from __future__ import annotations
 
 from fractions import Fraction
 from math import gcd, lcm
+from typing import Any
 
 import numpy as np
 
 from utfproof.errors import MalformedInput
 
 
-def _to_flint(matrix: np.ndarray) -> object:
+def to_flint(matrix: np.ndarray) -> Any:
+    """An exact array [rows, columns] as a FLINT matrix."""
     from flint import fmpq, fmpq_mat
 
     rows, columns = matrix.shape
-    entries = [fmpq(Fraction(x).numerator, Fraction(x).denominator) for x in matrix.reshape(-1)]
+    values = (Fraction(x) for x in matrix.reshape(-1))
+    entries = [fmpq(int(x.numerator), int(x.denominator)) for x in values]
     return fmpq_mat(rows, columns, entries)
 
 
-def _from_flint(matrix: object, rows: int, columns: int) -> np.ndarray:
-    out = np.empty((rows, columns), dtype=object)
-    for i in range(rows):
-        for j in range(columns):
-            entry = matrix[i, j]  # type: ignore[index]
-            out[i, j] = Fraction(int(entry.p), int(entry.q))
+def from_flint(matrix: Any) -> np.ndarray:
+    """A FLINT matrix as an object array of Fractions."""
+    out = np.empty((matrix.nrows(), matrix.ncols()), dtype=object)
+    out.reshape(-1)[:] = [Fraction(int(x.p), int(x.q)) for x in matrix.entries()]
     return out
 
 
@@ -31,14 +32,13 @@ def rank(matrix: np.ndarray) -> int:
     """Rank over the rationals of an exact matrix [rows, columns]."""
     if 0 in matrix.shape:
         return 0
-    return int(_to_flint(matrix).rref()[1])  # type: ignore[attr-defined]
+    return int(to_flint(matrix).rref()[1])
 
 
 def inverse(matrix: np.ndarray) -> np.ndarray | None:
     """Exact inverse of a square matrix; None if it is singular."""
-    size = matrix.shape[0]
     try:
-        return _from_flint(_to_flint(matrix).inv(), size, size)  # type: ignore[attr-defined]
+        return from_flint(to_flint(matrix).inv())
     except ZeroDivisionError:
         return None
 
@@ -53,7 +53,7 @@ def kernel_vector(matrix: np.ndarray) -> list[int] | None:
         return None
     if rows == 0:
         return [1] + [0] * (columns - 1)
-    reduced, found = _to_flint(matrix).rref()  # type: ignore[attr-defined]
+    reduced, found = to_flint(matrix).rref()
     if found == columns:
         return None
     pivots: list[int] = []
@@ -90,7 +90,7 @@ def solve_left(right_factor: np.ndarray, product: np.ndarray) -> np.ndarray | No
     system = np.concatenate([right_factor.T, product.T], axis=1)  # [columns, rows + count]
     if columns == 0:
         return np.zeros((count, rows), dtype=object)
-    reduced, found = _to_flint(system).rref()  # type: ignore[attr-defined]
+    reduced, found = to_flint(system).rref()
     out = np.zeros((count, rows), dtype=object)
     for i in range(int(found)):
         pivot = next(j for j in range(rows + count) if reduced[i, j] != 0)

@@ -9,8 +9,8 @@ from __future__ import annotations
 from utfproof.models.attention import LayerAttention, ModelAttention, Rotary, read_kernel, write_kernel
 from utfproof.models.comparison import Agreement
 from utfproof.models.embedding import Embedded, compare, embed_model
-from utfproof.models.first_layer import from_model
-from utfproof.models.importing import import_model, layouts, refuse_models
+from utfproof.models.importing import import_model, is_model
+from utfproof.models.live import from_model
 from utfproof.models.modules import make_module
 from utfproof.models.parts import from_parts
 from utfproof.models.probes import random_sequences
@@ -28,10 +28,9 @@ __all__ = [
     "from_model",
     "from_parts",
     "import_model",
-    "layouts",
+    "is_model",
     "make_module",
     "random_sequences",
     "read_kernel",
-    "refuse_models",
     "write_kernel",
 ]

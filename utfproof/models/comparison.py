@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -121,19 +121,6 @@ class Comparison:
             worst = max(self.by_row, float((self.off / self._scales()).max()))
         relative = float("nan") if self.undecided else worst
         return Agreement(relative, self.sequence, self.count, self.rows, self.first)
-
-
-def compare_outputs(
-    constant: np.ndarray,
-    outputs: Callable[[np.ndarray], np.ndarray],
-    expected: Callable[[np.ndarray], np.ndarray],
-    sequences: Sequence[np.ndarray],
-) -> Agreement:
-    """Outputs (tokens [n] -> [n, d_out]) against the expected ones on these sequences; constant: as `Comparison`."""
-    comparison = Comparison(constant)
-    for tokens in sequences:
-        comparison.add(tokens, outputs(tokens), expected(tokens))
-    return comparison.result()
 
 
 # --- on which inputs a comparison rests ------------------------------------------------------------------------

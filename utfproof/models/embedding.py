@@ -14,7 +14,7 @@ from utfproof.constructions import CONSTRUCTIONS, build_host
 from utfproof.errors import MalformedInput
 from utfproof.matching import Embedding, embed
 from utfproof.models.attention import Kernel, write_kernel
-from utfproof.models.comparison import AGREEMENT, Agreement, compare_outputs, read_limits
+from utfproof.models.comparison import AGREEMENT, Agreement, Comparison, read_limits
 from utfproof.models.exporting import require_own, write_module
 from utfproof.models.probes import random_sequences
 from utfproof.models.reading import Reading
@@ -90,7 +90,7 @@ class Embedded:
         place of a file that no export wrote."""
         self._require_agreement()
         path, model = Path(path), self.model
-        require_own(path, path.with_suffix(".safetensors"))
+        require_own(path)
         sizes: dict[str, Any] = {"vocabulary": model.vocabulary, "positions": model.positions}
         limits = read_limits(self.facts(), model.vocabulary)
         write_module(path, self.host, self.E, self.kernel, **sizes, ids=model.ids, limits=limits)
@@ -161,7 +161,7 @@ def embed_model(
     host: a construction's name, or a host; digest: of the host's file, where it is one. CannotCarry where the host
     does not carry the target."""
     recipe: dict[str, Any] = {"seed": seed, "law": law, "dtype": dtype}
-    biased = model.target()
+    biased = model.target
     entry = CONSTRUCTIONS.get(host if isinstance(host, str) else host.construction)
     target = biased if entry is not None and entry.models is not None else biased.augmented()
     machine = build_host(host, target.shape, m, **recipe, max_memory=max_memory) if isinstance(host, str) else host
@@ -179,17 +179,9 @@ def host_kernel(model: Reading, host: Universal) -> Kernel:
     return model.attention.in_blocks(host.shape.layers // model.shape.layers).simplest()
 
 
-def compare(
-    model: Reading, host: Universal, E: np.ndarray, sequences: Sequence[np.ndarray], kernel: Kernel | None = None
-) -> Agreement:
-    """The host with E on these sequences of tokens against the model's outputs, at all positions, in float64. kernel: another
-    attention than the model's, in both."""
-
-    def outputs(tokens: np.ndarray) -> np.ndarray:
-        seen = host_kernel(model, host) if kernel is None else kernel
-        return np.asarray(host.forward(model.one_hots(tokens), E, seen))
-
-    def expected(tokens: np.ndarray) -> np.ndarray:
-        return model.outputs(tokens) if kernel is None else model.original(tokens, kernel)
-
-    return compare_outputs(model.arrays["b_U"], outputs, expected, sequences)
+def compare(model: Reading, host: Universal, E: np.ndarray, sequences: Sequence[np.ndarray]) -> Agreement:
+    """The host with E on these sequences of tokens against the model's outputs, at all positions, in float64."""
+    kernel, comparison = host_kernel(model, host), Comparison(model.target.bias("b_U"))
+    for tokens in sequences:
+        comparison.add(tokens, host.forward(model.one_hots(tokens), E, kernel), model.outputs(tokens))
+    return comparison.result()

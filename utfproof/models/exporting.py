@@ -7,7 +7,7 @@ float64.
 
 from __future__ import annotations
 
-import json
+import math
 from pathlib import Path
 from typing import Any
 
@@ -23,15 +23,11 @@ from utfproof.util.resources import require_memory
 from utfproof.util.selection import SelectionMatrix
 
 HEAD = "A fixed transformer with one embedding, as a plain torch.nn.Module"
-"""How an exported module begins."""
-MARK = {"written_by": "utfproof export"}
-"""Metadata of the tensors: another export may replace such a file, and no other."""
-START = 1 << 20
-"""Bytes that are read to look for the mark; the metadata come first in the file."""
+"""How an exported module begins: another export may replace such a file, and no other."""
 TEMPLATE = '''"""{head}: PyTorch is all it needs.
 
-    model = Host()                  # reads {shown} beside this file
-    y = model(tokens)               # integers [..., n] {among}{limit} -> outputs [..., n, {d_out}]
+    model = Host()                  # reads the safetensors file of the same name beside this file
+    y = model(tokens)               # integers [..., n] among {vocabulary} tokens -> outputs [..., n, {d_out}]
     y = model(x)                    # or any inputs x [..., n, {d_in}] in the module's own number type
     model.E                         # the program; everything else is fixed
 
@@ -47,12 +43,11 @@ from torch import nn
 
 HEADS, LAYERS, RESIDUAL, TIED = {heads}, {layers}, {residual}, {tied}
 VOCABULARY, POSITIONS = {vocabulary}, {positions}
-CONTEXT = {context}  # the longest that was compared with the model; None: any
+LONGEST = {longest}  # the longest context that was compared with the model; None: any
 SCALE = {scale!r}
 ATTENTION = {attention}
 MLP = {activation!r}  # its activation; None: the host has no MLPs
-TYPES = {{"F64": torch.float64, "F32": torch.float32, "I64": torch.int64, "I32": torch.int32, "I8": torch.int8}}
-TYPES["BOOL"] = torch.bool
+TYPES = {{"F64": torch.float64, "I64": torch.int64, "I32": torch.int32, "BOOL": torch.bool}}
 
 
 def read_safetensors(path):
@@ -70,7 +65,7 @@ def read_safetensors(path):
 
 
 class Host(nn.Module):
-    def __init__(self, weights=Path(__file__).with_name({weights!r})):
+    def __init__(self, weights=Path(__file__).with_suffix(".safetensors")):
         super().__init__()
         tensors = read_safetensors(weights)
         self.E = nn.Parameter(tensors.pop("E"))
@@ -89,24 +84,16 @@ class Host(nn.Module):
 
     def mlp(self, x, layer):
         """The host's MLP, gated or not, with the biases that it has."""
-        parts = dict.fromkeys(("b_in", "b_gate", "b_out"), 0)
-        for name, tensor in self.named_buffers():
-            if name.startswith("mlp_"):  # tied weights have no axis of layers
-                name = name.removeprefix("mlp_")
-                parts[name] = (tensor if tensor.ndim == 1 + (name[0] == "W") else tensor[layer]).to(x.dtype)
+        held = {{name[4:]: part[layer].to(x.dtype) for name, part in self.named_buffers() if name.startswith("mlp_")}}
+        inner = x @ held["W_in"] + held.get("b_in", 0)
+        gate = x @ held["W_gate"] + held.get("b_gate", 0) if "W_gate" in held else inner
         kind, _, approximate = MLP.partition("-")
-        further = {{"approximate": approximate}} if approximate else {{}}
-        inner = x @ parts["W_in"] + parts["b_in"]
-        gated = "W_gate" in parts
-        driven = x @ parts["W_gate"] + parts["b_gate"] if gated else inner
-        driven = getattr(nn.functional, kind)(driven, **further)
-        return (driven * inner if gated else driven) @ parts["W_out"] + parts["b_out"]
+        gate = getattr(nn.functional, kind)(gate, **({{"approximate": approximate}} if approximate else {{}}))
+        return (gate * inner if "W_gate" in held else gate) @ held["W_out"] + held.get("b_out", 0)
 
     def rotated(self, x, layer):
         """Queries or keys turned by their positions, by the tables of this layer."""
         cos, sin = (getattr(self, f"{{name}}_{{layer}}")[: x.shape[-2]].to(x.dtype) for name in ("cos", "sin"))
-        if len(cos) < x.shape[-2]:
-            raise ValueError(f"{{x.shape[-2]}} tokens, rotations for {{len(cos)}} positions")
         pairs, adjacent = cos.shape[-1], ATTENTION[layer]["adjacent"]
         turned, kept = x[..., : 2 * pairs], x[..., 2 * pairs :]
         first, second = (turned[..., 0::2], turned[..., 1::2]) if adjacent else turned.chunk(2, dim=-1)
@@ -119,43 +106,40 @@ class Host(nn.Module):
         if by["rotary"]:
             queries, keys = self.rotated(queries, layer), self.rotated(keys, layer)
         logits = SCALE * (queries @ keys.transpose(-1, -2))
-        places = torch.arange(logits.shape[-1], device=logits.device)
+        n = logits.shape[-1]
+        places = torch.arange(n, device=logits.device)
         distance = places[:, None] - places[None, :]
         if by["cap"] is not None:
             logits = by["cap"] * torch.tanh(logits / by["cap"])
         if by["bias"]:
-            n = logits.shape[-1]
             logits = logits + getattr(self, f"bias_{{layer}}")[head, :n, :n].to(logits.dtype)
-        hidden = torch.zeros_like(distance, dtype=torch.bool)
         if by["causal"]:
-            hidden = hidden | (distance < 0)
+            logits = logits.masked_fill(distance < 0, float("-inf"))
         if by["window"] is not None:
-            hidden = hidden | (distance.abs() >= by["window"])
-        return torch.softmax(logits.masked_fill(hidden, float("-inf")), dim=-1)
+            logits = logits.masked_fill(distance.abs() >= by["window"], float("-inf"))
+        return torch.softmax(logits, dim=-1)
+
+    def rows(self, tokens):
+        """The rows of E that these tokens read."""
+        if hasattr(self, "ids"):
+            same = tokens[..., None] == self.ids
+            if not same.any(-1).all():
+                raise ValueError("tokens that are not among the ids of this part")
+            tokens = same.int().argmax(-1)
+        if tokens.numel() and (int(tokens.min()) < 0 or int(tokens.max()) >= VOCABULARY):
+            raise ValueError(f"tokens outside 0 ... {{VOCABULARY - 1}}")
+        if hasattr(self, "compared") and not self.compared[tokens].all():
+            raise ValueError("tokens that were not compared with the model")
+        n = tokens.shape[-1]
+        if hasattr(self, "ids"):
+            return self.E[tokens * POSITIONS + torch.arange(n, device=tokens.device)]
+        return self.E[tokens] + (self.E[VOCABULARY : VOCABULARY + n] if POSITIONS else 0)
 
     def forward(self, x):
         length = x.shape[-2 if x.is_floating_point() else -1]
-        if CONTEXT is not None and length > CONTEXT:
-            raise ValueError(f"{{length}} tokens, compared with the model on at most {{CONTEXT}}")
-        if x.is_floating_point():
-            x = x @ self.E
-        else:
-            n = x.shape[-1]
-            if hasattr(self, "ids"):
-                same = x[..., None] == self.ids
-                if not same.any(-1).all():
-                    raise ValueError("tokens that are not among the ids of this part")
-                x = same.int().argmax(-1)
-            if POSITIONS and n > POSITIONS:
-                raise ValueError(f"{{n}} tokens, {{POSITIONS}} positions")
-            if x.numel() and (int(x.min()) < 0 or int(x.max()) >= VOCABULARY):
-                raise ValueError(f"tokens outside 0 ... {{VOCABULARY - 1}}")
-            if hasattr(self, "compared") and not self.compared[x].all():
-                raise ValueError("tokens that were not compared with the model")
-            if hasattr(self, "ids"):
-                x = self.E[x * POSITIONS + torch.arange(n, device=x.device)]
-            else:
-                x = self.E[x] + (self.E[VOCABULARY : VOCABULARY + n] if POSITIONS else 0)
+        if LONGEST is not None and length > LONGEST:
+            raise ValueError(f"{{length}} tokens, compared with the model on at most {{LONGEST}}")
+        x = x @ self.E if x.is_floating_point() else self.rows(x)
         for layer in range(LAYERS):
             out = x if RESIDUAL else 0
             for head in range(HEADS):
@@ -167,21 +151,17 @@ class Host(nn.Module):
 '''
 
 
-def require_own(*paths: Path) -> None:
-    """MalformedInput, before any work, if an export would replace a file that no export has written."""
-    marks = HEAD.encode(), json.dumps(MARK, separators=(",", ":"))[1:-1].encode()
-    for path in paths:
-        try:
-            with path.open("rb") as stream:
-                start = stream.read(START)
-        except FileNotFoundError:
-            continue
-        except OSError as error:
-            raise MalformedInput(f"cannot read {path}, which would be replaced: {error.strerror or error}") from error
-        if not any(mark in start for mark in marks):
-            raise MalformedInput(
-                f"{path} is there and was not written by utfproof export; choose another name, or move it away"
-            )
+def require_own(path: Path) -> None:
+    """MalformedInput, before any work, if an export to this .py file would replace files that no export has written."""
+    there = [file for file in (path, path.with_suffix(".safetensors")) if file.exists()]
+    try:
+        own = path.exists() and HEAD.encode() in path.read_bytes()[: 2 * len(HEAD)]
+    except OSError as error:
+        raise MalformedInput(f"cannot read {path}, which would be replaced: {error.strerror or error}") from error
+    if there and not own:
+        raise MalformedInput(
+            f"{there[0]} is there and was not written by utfproof export; choose another name, or move it away"
+        )
 
 
 def _stored(name: str, matrices: tuple[Any, ...]) -> dict[str, np.ndarray]:
@@ -214,11 +194,6 @@ def _layers(kernel: Kernel, shape: Shape) -> tuple[LayerAttention, ...]:
     return (LayerAttention(kernel.causal, kernel.window),) * shape.layers
 
 
-def _in_docstring(name: str) -> str:
-    """A file's name, which may hold quotes and backslashes, as the text of a docstring has it."""
-    return repr(name)[1:-1].replace('"', '\\"')
-
-
 def _constants(layer: LayerAttention) -> dict[str, Any]:
     """What the module's text says about a layer; tables stand in the safetensors file."""
     rotary = layer.rotary
@@ -230,6 +205,26 @@ def _constants(layer: LayerAttention) -> dict[str, Any]:
         "rotary": rotary is not None,
         "adjacent": rotary is not None and rotary.adjacent,
     }
+
+
+def _arrays(host: Universal, layers: tuple[LayerAttention, ...]) -> dict[str, np.ndarray]:
+    """The host's parameters and the tables of its attention, by the names that the module's text has."""
+    shape, arrays = host.shape, _stored("U", (host.U,))
+    for layer in range(1 if host.tied else shape.layers):
+        for head in range(shape.heads):
+            maps, at = host.maps(layer, head), f"_{head}" if host.tied else f"_{layer}_{head}"
+            arrays |= _stored("R_Q" + at, (maps.query,)) | _stored("R_K" + at, (maps.key,))
+            arrays |= _stored("R_V" + at, tuple(maps.value))
+    for name, array in host.mlp.arrays.items() if host.mlp is not None else ():
+        one = np.asarray(array, dtype=np.float64)
+        one = one[None] if one.ndim == 1 + (name[0] == "W") else one  # tied weights have no axis of layers
+        arrays[f"mlp_{name}"] = np.broadcast_to(one, (shape.layers, *one.shape[1:]))
+    for number, by in enumerate(layers):
+        if by.rotary is not None:
+            arrays |= {f"cos_{number}": by.rotary.cos, f"sin_{number}": by.rotary.sin}
+        if by.bias is not None:
+            arrays[f"bias_{number}"] = by.bias
+    return arrays
 
 
 def write_module(
@@ -260,32 +255,14 @@ def write_module(
     if rows != shape.d_in or vocabulary < 1 or positions < 0:
         raise MalformedInput(f"{vocabulary} tokens and {positions} positions are not the {shape.d_in} rows of E")
     layers = _layers(kernel, shape)
+    tables = [int(layer.positions()) for layer in layers if layer.positions() < math.inf]
     require_memory(24 * shape.d_in * host.m, f"exporting a host at {shape}, m = {host.m},", max_memory)
-    arrays = {"E": np.asarray(E, dtype=np.float64), **_stored("U", (host.U,))}
-    arrays |= {"ids": ids.astype(np.int64)} if ids is not None else {}
     context, compared = limits
+    arrays = {"E": np.asarray(E, dtype=np.float64), **_arrays(host, layers)}
+    arrays |= {"ids": ids.astype(np.int64)} if ids is not None else {}
     arrays |= {"compared": compared} if compared is not None else {}
-    for layer in range(1 if host.tied else shape.layers):
-        for head in range(shape.heads):
-            maps, at = host.maps(layer, head), f"_{head}" if host.tied else f"_{layer}_{head}"
-            arrays |= _stored("R_Q" + at, (maps.query,)) | _stored("R_K" + at, (maps.key,))
-            arrays |= _stored("R_V" + at, tuple(maps.value))
-    if host.mlp is not None:
-        arrays |= {f"mlp_{name}": np.asarray(array, dtype=np.float64) for name, array in host.mlp.arrays.items()}
-    for number, by in enumerate(layers):
-        if by.rotary is not None:
-            arrays |= {f"cos_{number}": by.rotary.cos, f"sin_{number}": by.rotary.sin}
-        if by.bias is not None:
-            arrays[f"bias_{number}"] = by.bias
-    weights = path.with_suffix(".safetensors")
-    most = min((n for n in (positions, context) if n), default=0)
-    limit = f", at most {most} of them" if most else ""
     text = TEMPLATE.format(
         head=HEAD,
-        weights=weights.name,
-        shown=_in_docstring(weights.name),
-        among=f"in 0 ... {vocabulary - 1}" if ids is None else f"among the {vocabulary} ids in `ids`",
-        limit=limit,
         d_in=shape.d_in,
         d_out=shape.d_out,
         shape=shape,
@@ -297,10 +274,11 @@ def write_module(
         tied=host.tied,
         vocabulary=vocabulary,
         positions=positions,
-        context=context,
+        longest=min([n for n in (positions, context, *tables) if n], default=None),
         scale=kernel.factor(shape.head_dim) if isinstance(kernel, SoftmaxAttention) else 1.0,
         attention="[\n    " + ",\n    ".join(repr(_constants(layer)) for layer in layers) + ",\n]",
     )
-    write_bytes(weights, save({name: np.ascontiguousarray(array) for name, array in arrays.items()}, MARK))
+    weights = path.with_suffix(".safetensors")
+    write_bytes(weights, save({name: np.ascontiguousarray(array) for name, array in arrays.items()}))
     write_bytes(path, text.encode())
     return weights

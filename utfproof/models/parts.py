@@ -11,7 +11,7 @@ from utfproof.errors import MalformedInput
 from utfproof.models.attention import LayerAttention, ModelAttention, attention_kernel
 from utfproof.models.live import confirmed
 from utfproof.models.modules import TWIN, in_float64, module_outputs
-from utfproof.models.reading import ANY_LENGTH, PARTS, Reading, scaled
+from utfproof.models.reading import ANY_LENGTH, BY_MATRICES, Reading, biased_target
 from utfproof.systems.mlp import MLP
 
 
@@ -49,42 +49,39 @@ def from_parts(
 
     MalformedInput for shapes that do not fit, or with the first output at which the matrices and `forward` differ.
     """
-    Q, K = _array(W_Q, "W_Q", 4), _array(W_K, "W_K", 4)
-    (L, H, D, d), G = Q.shape, K.shape[1]
+    (L, H, D, d), G = (shape := _array(W_Q, "W_Q", 4).shape), _array(W_K, "W_K", 4).shape[1]
     if H % G:
         raise MalformedInput(f"W_K has {G} heads, which do not divide the {H} heads of W_Q")
-    E, U = _array(W_E, "W_E", 2), _array(W_U, "W_U", 2)
-    P = np.zeros((0, D)) if positions is None else _array(positions, "positions", 2)
-    wanted: dict[str, tuple[Any, tuple[int, ...]]] = {
-        "W_E": (E, (len(E), D)),
-        "W_pos": (P, (len(P), D)),
-        "W_U": (U, (D, U.shape[1])),
-        "W_Q": (Q, (L, H, D, d)),
-        "W_K": (K, (L, G, D, d)),
+    V, outputs = _array(W_E, "W_E", 2).shape[0], _array(W_U, "W_U", 2).shape[1]
+    P = 0 if positions is None else _array(positions, "positions", 2).shape[0]
+    wanted = {
+        "W_E": (W_E, (V, D)),
+        "W_pos": (positions, (P, D)),
+        "W_U": (W_U, (D, outputs)),
+        "W_Q": (W_Q, shape),
+        "W_K": (W_K, (L, G, D, d)),
         "W_V": (W_V, (L, G, D, d)),
         "W_O": (W_O, (L, H, d, D)),
         "b_Q": (b_Q, (L, H, d)),
         "b_K": (b_K, (L, G, d)),
         "b_V": (b_V, (L, G, d)),
         "b_O": (b_O, (L, D)),
-        "b_U": (b_U, (U.shape[1],)),
+        "b_U": (b_U, (outputs,)),
     }
-    arrays = {name: _fitting(value, name, shape) for name, (value, shape) in wanted.items()}
+    arrays = {name: _fitting(value, name, size) for name, (value, size) in wanted.items()}
     factor = d**-0.5 if scale == "1/sqrt(d)" else float(scale)
+    target = biased_target(arrays, np.full((L, H), factor), residual, mlp)
     by_layer = _attention(attention, L, H, d)
-    name = getattr(forward, "__name__", type(forward).__name__)
     facts = {
         "attention": by_layer.words(),
         "logits times": f"{factor:.6g} (the caller)",
         "residual stream": f"{'yes' if residual else 'no'} (the caller)",
     }
-    arrays = scaled(arrays, np.full((L, H), factor))
-    reading = Reading(PARTS, "its matrices", arrays, by_layer, residual, context=context, facts=facts, mlp=mlp)
-    reading.target()  # whether the MLP fits
+    reading = Reading(BY_MATRICES, target, by_layer, V, P, context, facts)
     if forward is None:
         return reading
     live, mode = (in_float64(forward), TWIN) if hasattr(forward, "state_dict") else (forward, "")
-    witness = f"the forward pass of {name}{mode}"
+    witness = f"the forward pass of {getattr(forward, '__name__', type(forward).__name__)}{mode}"
     return confirmed(reading, module_outputs(live), witness, seed)
 
 

@@ -166,7 +166,8 @@ def random_sequences(reading: Reading, count: int, seed: int) -> list[np.ndarray
 def ordinary_tokens(reading: Reading) -> list[np.ndarray]:
     """Sets of the tokens with the smaller rows: half of them all, a quarter, ..., wherever that leaves out rows that are FAR
     larger than those that are left. A row that is far larger than others draws all attention to it, or drives all away."""
-    rows = np.abs(reading.arrays["W_E"]).reshape(reading.vocabulary, -1).max(axis=1, initial=0.0)
+    rows = np.abs(reading.target.W_E)
+    rows = (rows if reading.ids is not None else rows[: reading.vocabulary]).reshape(reading.vocabulary, -1).max(axis=1)
     order = np.argsort(rows, kind="stable")
     sets, count, largest = [], len(order) // 2, float(rows.max(initial=0.0))
     while count:

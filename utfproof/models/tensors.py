@@ -11,22 +11,23 @@ import numpy as np
 
 from utfproof.weights import TensorFile, as_float64
 
-PART = "; the first layer's attention can be: from_model(model, tokens=[...], positions=n)"
-UNSUITABLE = (
-    (
-        r"(^|\.|_)(ln|norm|layer_?norm|rms_?norm|batch_?norm)[0-9]*(_|\.|$)|(^|\.)(ln_|norm_)|layernorm",
-        "it normalises, which is not linear" + PART,
-    ),
-    (
-        r"(^|\.)(mlp|ffn|ff|feed_?forward|experts?|fc|fc_?[0-9]+|c_fc|linear_?[0-9]+|W_in|W_out|W_gate)(\.|$)",
-        "it belongs to an MLP, which is not linear" + PART,
-    ),
-    (r"(rotary|rope|inv_freq|freqs)", "positions that rotate queries and keys are not learned positions of the stream"),
-    (r"(rel_?pos|relative|alibi|position_?bias)", "relative positions change the logits beside queries and keys"),
-    (r"(bias_[kv]|sinks?|zero_attn|mem_[kv])$", "attention to no token: rows over the tokens no longer sum to 1"),
-    (r"(lora_|adapter)", "it changes other weights; merge it into them first"),
-)
-"""Patterns of names that no embedding carries (or that this reader does not), with the reason."""
+NORMS, MLPS = "docs/proofs/normalisation.md", "docs/proofs/gated-mlp.md"
+OBSTACLES = (
+    ("norms", NORMS, r"(^|\.|_)(ln|norm|layer_?norm|rms_?norm|batch_?norm)[0-9]*(_|\.|$)|(^|\.)(ln_|norm_)|layernorm",
+     "it normalises: no host without norms matches almost any model with a norm after a layer or at the end; the first "
+     "layer's attention is exact: from_model(model, tokens=[...], positions=n)"),
+    ("MLPs", MLPS, r"(^|\.)(mlp|ffn|ff|feed_?forward|experts?|fc|fc_?[0-9]+|c_fc|linear_?[0-9]+|W_in|W_out|W_gate)(\.|$)",
+     "it belongs to an MLP: no softmax host without MLPs gives a relu on all contexts; hosts with gated MLPs serve models "
+     "without norms (from_parts), and the first layer's attention is exact"),
+    ("rotations", "", r"(rotary|rope|inv_freq|freqs)",
+     "positions that rotate queries and keys are not learned positions of the stream"),
+    ("relative positions", "", r"(rel_?pos|relative|alibi|position_?bias)",
+     "relative positions change the logits beside queries and keys"),
+    ("sinks", "", r"(bias_[kv]|sinks?|zero_attn|mem_[kv])$",
+     "attention to no token: rows over the tokens no longer sum to 1"),
+    ("adapters", "", r"(lora_|adapter)", "it changes other weights; merge it into them first"),
+)  # fmt: skip
+"""What no embedding carries (or this reader does not): its name, the page with the proof, names of tensors, the reason."""
 
 
 def listed(names: Iterable[str], most: int = 8) -> str:
@@ -42,20 +43,9 @@ class Claims:
     file: TensorFile
     taken: set[str] = field(default_factory=set)
 
-    def has(self, name: str) -> bool:
-        """Whether there is a tensor of this name."""
-        return name in self.file.tensors
-
-    def first(self, names: Iterable[str]) -> str:
-        """The one of these names that is there, "" where none is. MalformedInput for several."""
-        found = [name for name in names if self.has(name)]
-        if len(found) > 1:
-            raise self.file.refuse(f"several tensors could be meant: {listed(found)}; keep one of them")
-        return found[0] if found else ""
-
     def axes(self, name: str, count: int) -> tuple[int, ...]:
         """The sizes of a tensor's axes, all at least 1. MalformedInput where it is missing or has another number of axes."""
-        if not self.has(name):
+        if name not in self.file.tensors:
             self.refuse_unsuitable()
             raise self.file.refuse(f"tensor {name} is missing; the file holds {listed(self.file.tensors)}")
         shape = self.file.tensors[name].shape
@@ -65,7 +55,7 @@ class Claims:
 
     def take(self, name: str, shape: tuple[int, ...], optional: bool = False) -> np.ndarray:
         """A tensor of this shape as float64; optional: zeros where there is none."""
-        if optional and not self.has(name):
+        if optional and name not in self.file.tensors:
             return np.zeros(shape)
         found = self.axes(name, len(shape))
         if found != shape:
@@ -76,7 +66,7 @@ class Claims:
     def refuse_unsuitable(self) -> None:
         """MalformedInput for the first unclaimed tensor that belongs to something no embedding carries."""
         left = sorted(self.file.tensors.keys() - self.taken)
-        for pattern, reason in UNSUITABLE:
+        for _, _, pattern, reason in OBSTACLES:
             for name in left:
                 if re.search(pattern, name):
                     raise self.file.refuse(f"tensor {name} cannot be carried by an embedding: {reason}")

@@ -25,6 +25,7 @@ FACTORS = {"bmm": (0, 1), "baddbmm": (1, 2)}
 """Arguments of torch's batched products that are their factors."""
 
 
+UNSEEN = "no attention was seen, no softmax between two batched products of torch"
 LOGITS = 2**22
 """Logits that one run of a model computes, about."""
 
@@ -171,7 +172,7 @@ def first_attention(module: Any, tokens: Any) -> tuple[str, Any]:
     finally:
         for handle in handles:
             handle.remove()
-    raise MalformedInput("no attention was seen: no softmax between two batched products of torch")
+    raise MalformedInput(UNSEEN)
 
 
 def submodule(twin: Any, upto: str | None, tokens: np.ndarray) -> tuple[str, Any]:

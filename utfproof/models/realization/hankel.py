@@ -16,10 +16,11 @@ from functools import cached_property
 from typing import Any
 
 from utfproof.errors import ResourceLimit
+from utfproof.exact.rational import to_flint
 from utfproof.matching import exact_target
 from utfproof.models.realization import linear
 from utfproof.shapes import Shape, matching_dimension
-from utfproof.systems import AugmentedTarget, Target, TiedTarget
+from utfproof.systems import Target
 from utfproof.util.arrays import exact, one_line
 
 MAX_WIDTH = 512
@@ -50,32 +51,15 @@ def forms(target: Target) -> Forms:
     for weights that are not finite, ResourceLimit for widths that are out of reach."""
     if target.width > MAX_WIDTH:
         raise ResourceLimit(f"exact ranks of a target of width {target.width} were asked for, the limit is {MAX_WIDTH}")
-    held = exact_target(target)
-    shape = target.shape
-    layers, heads = range(shape.layers), range(shape.heads)
-
-    def grid(pick: Any) -> list[list[Any]]:
-        return [[pick(layer, head) for head in heads] for layer in layers]
-
-    def reader(which: int) -> Any:
-        return lambda layer, head: linear.to_flint(exact(held.parameters(layer, head)[which]))
-
-    def value(layer: int, head: int) -> Any:
-        if not plain:
-            return linear.to_flint(exact(held.value_form(layer, head)))
-        return reader(2)(layer, head) * reader(3)(layer, head)
-
-    plain = type(target) in (Target, TiedTarget, AugmentedTarget)
-    W_E = linear.to_flint(exact(held.embedding()))
-    return Forms(
-        shape,
-        W_E,
-        grid(reader(0)),
-        grid(reader(1)),
-        grid(value),
-        linear.to_flint(exact(held.unembedding())),
-        int(target.W_V.shape[-1]) if plain else int(W_E.ncols()),
-    )
+    held, shape = exact_target(target), target.shape
+    weights = [
+        [[to_flint(exact(x)) for x in held.parameters(layer, head)] for head in range(shape.heads)]
+        for layer in range(shape.layers)
+    ]
+    W_Q, W_K = ([[head[i] for head in heads] for heads in weights] for i in range(2))
+    M = [[W_V * W_O for _, _, W_V, W_O in heads] for heads in weights]
+    W_E, W_U = (to_flint(exact(x)) for x in (held.embedding(), held.unembedding()))
+    return Forms(shape, W_E, W_Q, W_K, M, W_U, int(target.W_V.shape[-1]))
 
 
 def observed(target: Forms) -> list[Any]:
@@ -119,16 +103,10 @@ class Staircase:
         return tuple(len(boundary.active) for boundary in self.boundaries)
 
     @property
-    def overlaps(self) -> tuple[int, ...]:
-        """With a residual stream, per l = 1 ... L the rank of the rows known before layer l, read from layer l on; else
-        empty."""
-        return tuple(b.known for b in self.boundaries[1:]) if self.target.shape.residual else ()
-
-    @property
     def dimension(self) -> int:
         """The least m, at least 1."""
-        if self.target.shape.residual:
-            return max(1, self.ranks[0] + sum(self.ranks[1:]) - sum(self.overlaps))
+        if self.target.shape.residual:  # less the rows that are known before each layer, read from it on
+            return max(1, sum(self.ranks) - sum(boundary.known for boundary in self.boundaries[1:]))
         return max(1, *self.ranks)
 
 
@@ -214,17 +192,12 @@ def least_dimension(target: Target | Forms) -> LeastHost:
     """The least m by matching for this target, exact over the rationals. MalformedInput for weights that are not finite."""
     held = target if isinstance(target, Forms) else forms(target)
     stairs = staircase(held)
-    return LeastHost(
-        stairs.dimension,
-        held.width,
-        matching_dimension(held.shape),
-        tuple(_head_reports(stairs)),
-        stairs,
-    )
+    reports = tuple(_head_reports(stairs))
+    return LeastHost(stairs.dimension, held.width, matching_dimension(held.shape), reports, stairs)
 
 
 def _head_reports(stairs: Staircase) -> Iterator[HeadReport]:
-    target = stairs.target
+    target, d = stairs.target, stairs.target.shape.head_dim
     for layer in range(target.shape.layers):
         rows, readers = stairs.boundaries[layer].active_rows, stairs.columns[layer + 1]
         seen: list[tuple[Any, Any, Any]] = []
@@ -233,12 +206,9 @@ def _head_reports(stairs: Staircase) -> Iterator[HeadReport]:
             value = rows * target.M[layer][head] * readers
             repeats = next((k for k, other in enumerate(seen) if other == (query, key, value)), None)
             seen.append((query, key, value))
-            rank_query, rank_key = (len(linear.independent_columns(x)) for x in (query, key))
-            # a factor of full column rank leaves the rank of the product to the other
-            d = target.shape.head_dim
-            if d in (rank_query, rank_key):
-                rank_logits = min(rank_query, rank_key)
-            else:
-                rank_logits = len(linear.independent_columns(query * key.transpose(), min(rank_query, rank_key)))
-            ranks = (rank_query, rank_key, rank_logits, len(linear.independent_columns(value, target.inner)))
-            yield HeadReport(layer, head, ranks, repeats)
+            by_query, by_key = (len(linear.independent_columns(x)) for x in (query, key))
+            logits = min(by_query, by_key)
+            if d not in (by_query, by_key):  # a factor of full column rank leaves the rank of the product to the other
+                logits = len(linear.independent_columns(query * key.transpose(), logits))
+            values = len(linear.independent_columns(value, target.inner))
+            yield HeadReport(layer, head, (by_query, by_key, logits, values), repeats)

@@ -6,14 +6,16 @@ is written through those that later readers can tell apart (docs/proofs/least-ho
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from functools import reduce
+from operator import mul
 from typing import Any
 
 import numpy as np
 
 from utfproof.errors import MalformedInput, ResourceLimit
+from utfproof.exact.rational import from_flint, to_flint
 from utfproof.models.realization import linear
-from utfproof.models.realization.hankel import Boundary, Forms, LeastHost, forms, least_dimension
+from utfproof.models.realization.hankel import Boundary, Forms, LeastHost, Staircase, forms, least_dimension
 from utfproof.systems import Target, Universal
 from utfproof.util.arrays import exact
 from utfproof.util.selection import SelectionMatrix
@@ -34,7 +36,7 @@ class _Written:
 
     def __call__(self, states: Any) -> np.ndarray:
         """States [k, D] as object rows [k, m]."""
-        found = linear.from_flint(linear.coefficients(self.basis, states * self.readers))
+        found = from_flint(linear.coefficients(self.basis, states * self.readers))
         out = _zeros(states.nrows(), self.m)
         out[:, self.active] = found
         return out
@@ -65,34 +67,31 @@ def least_host(target: Target | Forms, least: LeastHost | None = None) -> tuple[
 
 def _itself(target: Forms) -> tuple[Universal, np.ndarray]:
     grids = (target.W_Q, target.W_K, target.M)
-    R_Q, R_K, R_V = (np.array([[linear.from_flint(x) for x in row] for row in grid], dtype=object) for grid in grids)
-    host = Universal(target.shape, target.width, R_Q, R_K, R_V, linear.from_flint(target.W_U))
-    return host, linear.from_flint(target.W_E)
+    R_Q, R_K, R_V = (np.array([[from_flint(x) for x in row] for row in grid], dtype=object) for grid in grids)
+    host = Universal(target.shape, target.width, R_Q, R_K, R_V, from_flint(target.W_U))
+    return host, from_flint(target.W_E)
 
 
-def _entry_bits(matrix: Any) -> int:
+def _bits(matrix: Any) -> int:
     return max((int(x.p).bit_length() + int(x.q).bit_length() for x in matrix.entries()), default=0)
 
 
-def _require_size(least: LeastHost) -> None:
+def _require_size(stairs: Staircase) -> None:
     """ResourceLimit where solving for dependent states gives numbers that are too long: a solution of r equations has numbers
     of about r times as many bits as its entries."""
-    stairs, shape = least.staircase, least.staircase.target.shape
     bits = 0
-    for boundary, columns in zip(stairs.boundaries, stairs.columns, strict=True):
-        rank = len(boundary.active)
-        longest = _entry_bits(boundary.active_rows) + _entry_bits(columns)
-        bits += shape.heads * boundary.rows.nrows() * rank * rank * longest
-    if bits > MAX_BITS:
+    for at, columns in zip(stairs.boundaries, stairs.columns, strict=True):
+        bits += at.rows.nrows() * len(at.active) ** 2 * (_bits(at.active_rows) + _bits(columns))
+    if bits * stairs.target.shape.heads > MAX_BITS:
         raise ResourceLimit(
-            f"an exact host of dimension {least.m} for this target may need {bits:.2g} bits, the limit is {MAX_BITS:.2g}; "
-            "--within finds a smaller host in float64"
+            f"the numbers of an exact host for this target may need {bits:.2g} bits a head, the limit for all heads is "
+            f"{MAX_BITS:.2g}; --within finds a smaller host in float64"
         )
 
 
 def _built(least: LeastHost) -> tuple[Universal, np.ndarray]:
-    _require_size(least)
     stairs, m = least.staircase, least.m
+    _require_size(stairs)
     target = stairs.target
     shape = target.shape
     L, H, d = shape.layers, shape.heads, shape.head_dim
@@ -103,25 +102,18 @@ def _built(least: LeastHost) -> tuple[Universal, np.ndarray]:
         states = stairs.boundaries[layer].rows
         count = states.nrows()
         for head in range(H):
-            R_Q[layer, head, :count] = linear.from_flint(states * target.W_Q[layer][head])
-            R_K[layer, head, :count] = linear.from_flint(states * target.W_K[layer][head])
+            R_Q[layer, head, :count] = from_flint(states * target.W_Q[layer][head])
+            R_K[layer, head, :count] = from_flint(states * target.W_K[layer][head])
             R_V[layer, head, :count] = written[layer + 1](states * target.M[layer][head])
     last = stairs.boundaries[L].rows
-    U[: last.nrows()] = linear.from_flint(last * target.W_U)
+    U[: last.nrows()] = from_flint(last * target.W_U)
     return Universal(shape, m, R_Q, R_K, R_V, U), written[0](target.W_E)
 
 
-def _flint(matrix: Any) -> Any:
-    if isinstance(matrix, SelectionMatrix):
-        return linear.to_flint(matrix.to_dense(object))
-    return linear.to_flint(exact(matrix))
-
-
-def _product(factors: Sequence[Any]) -> Any:
-    out = _flint(factors[0])
-    for factor in factors[1:]:
-        out = out * _flint(factor)
-    return out
+def _product(*factors: Any) -> Any:
+    """The product of a host's parameters as a FLINT matrix."""
+    held = (x.to_dense(object) if isinstance(x, SelectionMatrix) else exact(x) for x in factors)
+    return reduce(mul, map(to_flint, held))
 
 
 def matches(host: Universal, E: np.ndarray, target: Target | Forms) -> bool:
@@ -137,7 +129,7 @@ def matches(host: Universal, E: np.ndarray, target: Target | Forms) -> bool:
         raise MalformedInput(f"host and target differ: host {shape}, target {held.shape}")
     if tuple(E.shape) != (shape.d_in, host.m):
         raise MalformedInput(f"E has shape {list(E.shape)}, expected {[shape.d_in, host.m]}")
-    pairs = linear.side_by_side([_flint(E), held.W_E])
+    pairs = linear.side_by_side([_product(E), held.W_E])
     m = host.m
 
     def split(both: Any) -> tuple[Any, Any]:
@@ -150,11 +142,11 @@ def matches(host: Universal, E: np.ndarray, target: Target | Forms) -> bool:
         moved = [pairs] if shape.residual else []
         for head in range(shape.heads):
             query, key, value = host.maps(layer, head)
-            if ours * _flint(query) != theirs * held.W_Q[layer][head]:
+            if ours * _product(query) != theirs * held.W_Q[layer][head]:
                 return False
-            if ours * _flint(key) != theirs * held.W_K[layer][head]:
+            if ours * _product(key) != theirs * held.W_K[layer][head]:
                 return False
-            moved.append(linear.side_by_side([ours * _product(value), theirs * held.M[layer][head]]))
+            moved.append(linear.side_by_side([ours * _product(*value), theirs * held.M[layer][head]]))
         pairs = linear.stacked(moved)
     ours, theirs = split(pairs)
-    return bool(ours * _flint(host.U) == theirs * held.W_U)
+    return bool(ours * _product(host.U) == theirs * held.W_U)

@@ -3,34 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from fractions import Fraction
 from typing import Any
-
-import numpy as np
 
 PRIME = 2**61 - 1
 """Modulus of the first look at a rank. A rank that it leaves open is settled over the rationals."""
-
-
-def to_flint(array: np.ndarray) -> Any:
-    """An exact array [rows, columns] of ints and Fractions as a FLINT matrix."""
-    from flint import fmpq, fmpq_mat
-
-    rows, columns = array.shape
-    values = (Fraction(x) for x in array.reshape(-1))
-    return fmpq_mat(rows, columns, [fmpq(int(x.numerator), int(x.denominator)) for x in values])
-
-
-def fraction(entry: Any) -> Fraction:
-    """A FLINT rational as a Fraction."""
-    return Fraction(int(entry.p), int(entry.q))
-
-
-def from_flint(matrix: Any) -> np.ndarray:
-    """A FLINT matrix as an object array of Fractions."""
-    out = np.empty((matrix.nrows(), matrix.ncols()), dtype=object)
-    out.reshape(-1)[:] = [fraction(x) for x in matrix.entries()]
-    return out
 
 
 def stacked(parts: Sequence[Any]) -> Any:
