@@ -148,7 +148,9 @@ def test_twenty_layers_agree_under_causal_softmax(capsys):
         ("emulate gated -H 2 -L 2 -d 1 --d-in 2 --inputs uniform", 2, "choose --inputs one-hot or sum-one"),
         ("emulate gated -H 2 -L 2 -d 1 --d-in 2 --residual", 2, "without a residual stream only"),
         ("emulate gated -H 2 -L 2 -d 1 --d-in 2 --engine index-map", 2, "has MLPs: use m-wide"),
-        ("emulate gated -H 2 -L 2 -d 2 --d-in 2 --inputs sum-one --attention rope,given --tolerance 1e-12", 0, "agree"),
+        ("emulate gated-tied -H 2 -L 3 -d 2 --d-in 2 --inputs sum-one --attention rope --tolerance 1e-12", 0, "agree"),
+        ("emulate gated -H 2 -L 3 -d 2 --d-in 2 --inputs sum-one --attention given --tolerance 1e-12", 0, "agree"),
+        ("emulate gated -H 2 -L 3 -d 2 --d-in 2 --attention rope --tolerance 1", 2, "matches attention logits only"),
         ("emulate gated -H 2 -L 2 -d 1 --d-in 2 --precision float32 --tolerance 1e-4", 0, "agree"),
         ("emulate gated -H 2 -L 2 -d 1 --d-in 2 --precision float32 --tolerance 1e-12", 1, "DIFFER"),
         ("emulate gated-tied -H 2 -L 2 -d 1 --d-in 2 --tolerance 1e-12", 0, "1 tied target"),
@@ -209,9 +211,14 @@ def test_other_targets_are_refused():
 
 
 def test_kernels_that_look_at_positions():
-    shape = Shape(2, 2, 2, 3)
-    host, target = build_host("gated", shape), random_target(shape, 5)
-    E, X = embed(host, target).E, np.eye(3)[[0, 2, 2, 1]]
-    for name in ("rope", "scaled+alibi+causal", "window:2"):
-        kernel = parse_kernel(name, 2, 2)
-        assert np.allclose(host.forward(X, E, kernel), target.forward(X, kernel), atol=1e-12)
+    """Theorem E changes bases of keys, so its host serves maps of logits and positions; rotations need Theorem B's."""
+    shape = Shape(2, 3, 2, 3)
+    X = np.eye(3)[[0, 2, 2, 1]]
+    for name in NAMES:
+        host, target = build_host(name, shape), draw_target(shape, 5, "signs", tied=name == "gated-tied")
+        E = embed(host, target).E
+        for attention in ("rope", "scaled+alibi+causal", "window:2"):
+            kernel = parse_kernel(attention, 2, 2)
+            found, expected = host.forward(X, E, kernel), target.forward(X, kernel)
+            error = np.abs(found - expected).max() / np.abs(expected).max()
+            assert error > 1e-6 if (name, attention) == ("gated", "rope") else error < 1e-12

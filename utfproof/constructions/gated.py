@@ -200,7 +200,7 @@ def _record(name: str, summary: str, targets: str, *, tied: bool) -> Constructio
         name,
         summary,
         True,
-        Notion.FUNCTIONAL,
+        Notion.FUNCTIONAL if tied else Notion.ATTENTION_MATCHING,  # a change of basis of keys commutes with no rotation
         partial(gated_dimension, tied=tied),
         partial(gated_host, tied=tied),
         targets=targets,
