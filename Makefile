@@ -47,6 +47,7 @@ lint: $(VENV)/.dev
 	$(BIN)/lint-imports
 	$(BIN)/python scripts/sentences.py
 	$(BIN)/check-jsonschema --builtin-schema vendor.github-workflows .github/workflows/*.yml
+	$(BIN)/zizmor --offline --quiet .github/workflows
 
 certificates: $(VENV)/.core
 	$(BIN)/utfproof check certificates/ --numpy

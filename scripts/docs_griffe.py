@@ -11,7 +11,7 @@ Base: Any = importlib.import_module("griffe").Extension if importlib.util.find_s
 
 
 def prose(docstring: str) -> str:
-    """A docstring whose brackets and angle brackets are text, code spans and indented blocks aside."""
+    """A docstring whose brackets and angle brackets are text, code aside; its example is a block of code."""
 
     def plain(line: str) -> str:
         if line.startswith("    "):
@@ -21,7 +21,9 @@ def prose(docstring: str) -> str:
             part if part.startswith("`") else part.replace("[", "\\[").replace("<", "&lt;") for part in parts
         )
 
-    return "\n".join(plain(line) for line in docstring.split("\n"))
+    words, prompt, example = docstring.partition("\n\n>>> ")
+    text = "\n".join(plain(line) for line in words.split("\n"))
+    return f"{text}\n\n```pycon\n>>> {example.rstrip()}\n```" if prompt else text
 
 
 class PlainProse(Base):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import csv
 import importlib
+import importlib.resources
 import json
 import posixpath
 import re
@@ -44,6 +45,17 @@ PICTURE = re.compile(r'<img alt="([^"]*)" src="([^"]*pictures/([\w-]+\.svg))"\s*
 CODE = re.compile(r"(^```.*?^```\s*$|`[^`\n]+`)", re.DOTALL | re.MULTILINE)
 FORMULA = re.compile(r"\$\$(.+?)\$\$|(?<![\\$\w])\$(?=\S)([^$\n]*(?:\n[^$\n]+){0,2}?)(?<=\S)\$(?![\w$])", re.DOTALL)
 KEPT = re.compile(r"((?:<(?:code|pre|svg|math|script)\b.*?</(?:code|pre|svg|math|script)>)|<[^>]+>)", re.DOTALL)
+SPACING = (
+    (r"<mi>:</mi><mo>&#x0003D;</mo>", "<mo>:=</mo>"),
+    (r"<mi>:</mi>", "<mo>:</mo>"),
+    (r"<mo>([A-Za-z]+)</mo>", r"<mi>\1</mi>"),
+    (r"<mo(?: stretchy=\"false\")?>(&#x0007C;|&#x0002F;)</mo>", r'<mo stretchy="false" lspace="0" rspace="0">\1</mo>'),
+)
+"""Names, bars and slashes as latex2mathml writes them, and with the spaces that TeX gives them."""
+MATH_BLOCKS = ((0x20, 0x250), (0x2B0, 0x400), (0x2000, 0x2C00), (0x1D400, 0x1D800))
+"""Unicode's Latin and Greek letters, symbols, and mathematical alphabets."""
+LONG_FORMULA = 40
+"""Formulas of more characters than this scroll on a narrow screen."""
 TABLE = re.compile(r"^<!-- table: ([\w-]+) -->$", re.MULTILINE)
 
 
@@ -282,7 +294,7 @@ const data = DATA, box = document.getElementById("shape"), body = document.getEl
 const inputs = ["H", "L", "d", "d_in"].map((name, i) => {
   const label = document.createElement("label"), input = document.createElement("input");
   Object.assign(input, {type: "number", min: 1, max: data.most[i], value: [2, 3, 1, 2][i], oninput: show});
-  label.append(name + " ", input, " "), box.append(label);
+  label.innerHTML = name.replace("_in", "<sub>in</sub>") + " ", label.append(input), box.append(label);
   return input;
 });
 function show() {
@@ -373,9 +385,13 @@ def formulas(markdown: str) -> str:
 
     def made(found: re.Match[str]) -> str:
         display = found[1] is not None
-        mathml = " ".join(convert((found[1] or found[2]).strip(), display="block" if display else "inline").split())
-        mathml = mathml.replace("<mi>:</mi><mo>&#x0003D;</mo>", "<mo>:=</mo>")
-        return f'\n\n<div class="formula">{mathml}</div>\n\n' if display else mathml
+        tex = (found[1] or found[2]).strip()
+        mathml = " ".join(convert(tex, display="block" if display else "inline").split())
+        for pattern, better in SPACING:
+            mathml = re.sub(pattern, better, mathml)
+        if display:
+            return f'\n\n<div class="formula">{mathml}</div>\n\n'
+        return f'<span class="long">{mathml}</span>' if len(tex) > LONG_FORMULA else mathml
 
     return outside_code(markdown, lambda part: FORMULA.sub(made, part).replace("\\$", "$"))
 
@@ -414,12 +430,26 @@ def on_config(config: Any) -> Any:
     return config
 
 
+def math_font() -> bytes:
+    """STIX Two Math with the letters and symbols of formulas: browsers need a font with a table for mathematics."""
+    subset, fonts = importlib.import_module("fontTools.subset"), importlib.resources.files("ziamath") / "fonts"
+    options = subset.Options(flavor="woff", layout_features=["*"])
+    font = subset.load_font(str(fonts / "STIXTwoMath-Regular.ttf"), options)
+    subsetter = subset.Subsetter(options)
+    subsetter.populate(unicodes=[code for first, end in MATH_BLOCKS for code in range(first, end)])
+    subsetter.subset(font)
+    with tempfile.TemporaryDirectory() as folder:
+        subset.save_font(font, f"{folder}/math.woff", options)
+        return Path(folder, "math.woff").read_bytes()
+
+
 def on_files(files: Any, config: Any) -> Any:
-    """Add the pages that stand outside docs/ and those that programs write."""
+    """Add the pages outside docs/, those that programs write, and the font of the formulas."""
     File = importlib.import_module("mkdocs.structure.files").File
     outside = {name: (ROOT / path).read_text(encoding="utf-8") for path, name in INCLUDED.items()}
     for name, text in {**outside, **generated()}.items():
         files.append(File.generated(config, name, content=text))
+    files.append(File.generated(config, "math.woff", content=math_font()))
     return files
 
 

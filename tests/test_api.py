@@ -1,5 +1,6 @@
 """The stable names of `utfproof`: results in one line, tables for notebooks, and every one of them on the page of the API."""
 
+import doctest
 import subprocess
 import sys
 from pathlib import Path
@@ -47,7 +48,20 @@ def test_markup_in_names_is_escaped(tmp_path):
     assert "<b>" not in utfproof.check(tmp_path / "<b>.json")._repr_html_()
 
 
-@pytest.mark.parametrize("name", [name for name in utfproof.__all__ if name != "__version__"])
+NAMES = [name for name in utfproof.__all__ if name != "__version__"]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_name_has_an_example_that_runs(name, tmp_path, monkeypatch):
+    if name == "from_model":
+        pytest.importorskip("torch")
+    monkeypatch.chdir(tmp_path)
+    (example,) = doctest.DocTestFinder(recurse=False).find(getattr(utfproof, name), name, globs={})
+    assert example.examples
+    assert doctest.DocTestRunner(verbose=False).run(example).failed == 0
+
+
+@pytest.mark.parametrize("name", NAMES)
 def test_every_name_is_there_and_on_the_page(name):
     assert getattr(utfproof, name).__doc__
     assert f"`{name}`" in (Path(__file__).parents[1] / "docs" / "api" / "index.md").read_text()

@@ -150,7 +150,7 @@ def test_the_site_fetches_nothing():
     assert chosen["strict"] is True
     assert "extra_javascript" not in chosen
     assert "repo_url" not in chosen  # the theme would ask the hosting site for figures
-    assert not re.search(r"url\(|@import", (DOCS / "site.css").read_text())
+    assert re.findall(r"url\(.*?\)|@import", (DOCS / "site.css").read_text()) == ['url("math.woff")']
     for path in (DOCS / "pictures").glob("*.svg"):
         assert not re.search(r"href|url\(|@import|<script", path.read_text()), path
 
@@ -201,6 +201,14 @@ def test_formulas_become_mathml():
     assert '<div class="formula"><math' in made
 
 
+def test_formulas_have_the_spaces_of_tex():
+    pytest.importorskip("latex2mathml")
+    made = docs_hooks.formulas(r"$|w| = \min(a/b, c)$ and $\operatorname{Sol}(G) := \{E: Q_w(E) K_v(E) = G M_w\}$")
+    assert made.count('<mo stretchy="false" lspace="0" rspace="0">') == 3
+    assert "<mi>Sol</mi>" in made
+    assert made.count('<span class="long">') == 1
+
+
 def test_formulas_stay_within_their_paragraph():
     pytest.importorskip("latex2mathml")
     markdown = pytest.importorskip("markdown")
@@ -241,3 +249,4 @@ def test_options_have_every_command():
 def test_docstrings_are_prose():
     prose = docs_griffe.prose("R_V [L][H], `[a][b]`, m < M\n\n    [c][d]")
     assert prose == "R_V \\[L]\\[H], `[a][b]`, m &lt; M\n\n    [c][d]"
+    assert docs_griffe.prose("m < M\n\n>>> 1 < 2\nTrue\n") == "m &lt; M\n\n```pycon\n>>> 1 < 2\nTrue\n```"

@@ -81,6 +81,10 @@ class Shape:
     hosts and targets have a residual stream.
     Raises MalformedInput naming the field for anything but positive integers; warns
     (EffectiveHeadDimensionWarning) when d > d_in.
+
+    >>> from utfproof import Shape
+    >>> Shape(heads=2, layers=2, head_dim=2, d_in=3)
+    Shape(heads=2, layers=2, head_dim=2, d_in=3, d_out=3, residual=False)
     """
 
     heads: int

@@ -17,7 +17,14 @@ from utfproof.util.generator import raw_numpy, stream_key
 @one_line
 @dataclass(frozen=True)
 class GivenAttention:
-    """Attention matrices from outside, [L, H, n, n]: the shared-attention model of the paper's lower bound."""
+    """Attention matrices from outside, [L, H, n, n]: the shared-attention model of the paper's lower bound.
+
+    >>> import numpy as np
+    >>> from utfproof import GivenAttention, Shape, random_target
+    >>> uniform = GivenAttention(np.full((1, 2, 3, 3), 1 / 3))  # 1 layer, 2 heads, 3 tokens
+    >>> random_target(Shape(2, 1, 2, 3)).forward(np.eye(3), uniform).shape
+    (3, 3)
+    """
 
     matrices: Array
 
@@ -74,6 +81,13 @@ class RationalAttention:
     over the rationals.
 
     With it the emulation lemma can be tested as an equality of rational numbers.
+
+    >>> import numpy as np
+    >>> from fractions import Fraction
+    >>> from utfproof import RationalAttention, Shape, Target
+    >>> W, X = np.full((1, 1, 1, 1), Fraction(1)), np.array([[Fraction(1)], [Fraction(2)]])
+    >>> Target(Shape(1, 1, 1, 1), W, W, W, W).forward(X, RationalAttention())[:, 0]
+    array([Fraction(17, 10), Fraction(7, 4)], dtype=object)
     """
 
     causal: bool = False

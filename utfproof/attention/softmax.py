@@ -47,6 +47,12 @@ class SoftmaxAttention:
     scale: a number, or "1/sqrt(d)" for the usual 1/sqrt(head_dim). causal: keys at earlier positions and the own one.
     window: only |i - j| < window. alibi_heads: number of heads H for ALiBi's bias -2^{-8(h+1)/H} |i - j| (the geometric
     slopes, for every H). rope_base: rotary positions, the pair (2i, 2i+1) turns by position * base^{-2i/d}; d must be even.
+
+    >>> import numpy as np
+    >>> from utfproof import Shape, SoftmaxAttention, random_target
+    >>> attention = SoftmaxAttention(scale="1/sqrt(d)", causal=True)
+    >>> random_target(Shape(1, 2, 2, 3)).forward(np.eye(3), attention).shape
+    (3, 3)
     """
 
     scale: float | str = 1.0

@@ -189,6 +189,11 @@ def check(
 
     weights: files and folders in which a host's weights are looked for. numpy: compute ranks with NumPy, which is faster.
     The verdict says where a file is malformed or missing; nothing is raised.
+
+    >>> from utfproof import Shape, certify, check
+    >>> paths = certify("tied", Shape(2, 2, 2, 3)).write("tied.json")
+    >>> check("tied.json").valid
+    True
     """
     with Judge(Options(numpy=numpy, weights=tuple(map(str, weights))), max_memory, max_seconds) as judge:
         return Checked(str(path), judge(str(path)))

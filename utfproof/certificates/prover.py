@@ -56,6 +56,10 @@ def certify(name: str, shape: Shape, m: int | None = None, **options: Any) -> Ce
 
     Raises Undecided when no kind of certificate settles the question, NotDefined outside the construction's shapes,
     ResourceLimit before allocating.
+
+    >>> from utfproof import Shape, certify
+    >>> certify("tied", Shape(2, 2, 2, 3)).write("tied.json")
+    [PosixPath('tied.json')]
     """
     return decide(constructed(name, shape, m, **options))
 

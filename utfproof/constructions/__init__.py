@@ -146,6 +146,10 @@ def build_host(
 
     m defaults to the construction's own dimension (M for random hosts); a larger m pads with zeros. seed, law and dtype
     matter to random hosts only. Raises MalformedInput, NotDefined, or ResourceLimit before allocating.
+
+    >>> from utfproof import Shape, build_host
+    >>> build_host("sparse", Shape(2, 3, 2, 3)).m
+    80
     """
     entry = construction(name)
     check_law(law)

@@ -83,6 +83,10 @@ def random_target(
     """Target with i.i.d. entries of variance about 1/fan-in (times 1/3 for the uniform law), NumPy arrays.
 
     width D defaults to d_in; W_E and W_U are drawn when D differs from d_in or d_out.
+
+    >>> from utfproof import Shape, random_target
+    >>> random_target(Shape(2, 2, 2, 3), seed=1, width=6).W_E.shape
+    (3, 6)
     """
     require_shape(shape)
     D = shape.d_in if width is None else positive_integer("width", width)

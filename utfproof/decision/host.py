@@ -43,6 +43,12 @@ def decide(
     notion: "matching" or "attention-matching", for all untied targets; tied_targets: for all weight-tied ones, by matching.
     layers, d_in, residual: what the file's metadata do not say. Raises MalformedInput for a file that is no host, ResourceLimit
     before allocating.
+
+    >>> from utfproof import Shape, build_host, decide
+    >>> from utfproof.weights import write_host
+    >>> write_host("host.safetensors", build_host("printed-tree-row", Shape(2, 2, 1, 2)))
+    >>> decide("host.safetensors", d_in=2).universal
+    False
     """
     notion = decidable(notion, tied_targets=tied_targets)
     stored = weights

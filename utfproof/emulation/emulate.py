@@ -85,6 +85,10 @@ def emulate(
     tokens n. tolerance: the largest relative
     error besides the bound. Raises MalformedInput for a kernel that the host cannot serve, CannotCarry for a target that it
     cannot, ResourceLimit before allocating.
+
+    >>> from utfproof import Shape, emulate
+    >>> emulate("tied", Shape(2, 2, 2, 3), trials=2).holds
+    True
     """
     entry = CONSTRUCTIONS.get(host if isinstance(host, str) else host.construction)
     if isinstance(targets, BiasedTarget) and targets.mlp is None and (entry is None or entry.models is None):

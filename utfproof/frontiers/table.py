@@ -164,6 +164,11 @@ def frontier(
 
     Every number printed as proved or reached comes from a bound that has a certificate (or a written proof alone, marked so;
     or, where its size exceeds `largest`, stands for the formula alone). MalformedInput unless d_in = d_out.
+
+    >>> from utfproof import Shape, frontier
+    >>> least = frontier(Shape(2, 2, 1, 1), notions=["matching"]).entries[0]
+    >>> least.proved.value, least.reached.value
+    (16, 16)
     """
     grid = [grid] if isinstance(grid, Shape) else grid
     notions = [Notion.asked(notion) for notion in notions]

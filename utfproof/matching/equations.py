@@ -52,6 +52,10 @@ def r_all(host: Universal) -> Any:
     From the last layer backwards, one product per layer and head, never word by word: S_L = [U] and
     S_l = [R_Q^l, R_K^l, R_V^{l,0} S_{l+1}, R_V^{l,1} S_{l+1}, ...]; with a residual stream S_{l+1} itself comes first of these.
     S_l is everything that reads the stream before layer l. The blocks of S_0 are put in order once, at the end.
+
+    >>> from utfproof import Shape, build_host, r_all
+    >>> r_all(build_host("random", Shape(2, 1, 1, 1), m=8)).shape
+    (8, 6)
     """
     if not isinstance(host, Universal):
         raise MalformedInput(f"R_all is a host's, got a {type(host).__name__}")
@@ -82,7 +86,12 @@ def canonical_order(kind: np.ndarray, length: np.ndarray, word: np.ndarray) -> n
 
 
 def w_all(target: Target) -> Array:
-    """W_all [d_in, M] in canonical column order: W_E M_w W_Q, W_E M_w W_K, W_E M_w W_U."""
+    """W_all [d_in, M] in canonical column order: W_E M_w W_Q, W_E M_w W_K, W_E M_w W_U.
+
+    >>> from utfproof import Shape, random_target, w_all
+    >>> w_all(random_target(Shape(2, 2, 2, 3))).shape
+    (3, 36)
+    """
     if not isinstance(target, Target):
         raise MalformedInput(f"W_all is a target's, got a {type(target).__name__}")
     target = widened(target)

@@ -50,7 +50,14 @@ def require_same_class(host: Universal, target: Target | BiasedTarget) -> None:
 
 
 def embed(host: Universal, target: Target | BiasedTarget, *, max_memory: int | None = None) -> Embedding:
-    """The embedding E [d_in, m] under which the host acts as the target, for every n and X; see `Embedder`."""
+    """The embedding E [d_in, m] under which the host acts as the target, for every n and X; see `Embedder`.
+
+    >>> from utfproof import Shape, build_host, embed, random_target
+    >>> shape = Shape(2, 2, 2, 3)
+    >>> found = embed(build_host("tied", shape), random_target(shape, seed=1))
+    >>> found.E.shape, str(found.notion)
+    ((3, 36), 'matching')
+    """
     return Embedder(host, max_memory=max_memory).embed(target)
 
 

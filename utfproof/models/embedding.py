@@ -159,7 +159,15 @@ def embed_model(
     """E by the model's target, and the host with E compared with the model's outputs on `sequences` (random ones by default).
 
     host: a construction's name, or a host; digest: of the host's file, where it is one. CannotCarry where the host
-    does not carry the target."""
+    does not carry the target.
+
+    >>> import numpy as np
+    >>> from utfproof import embed_model, from_parts
+    >>> W = np.ones((1, 1, 4, 2))
+    >>> model = from_parts(np.eye(3, 4), W, W, W, W.swapaxes(2, 3), np.eye(4, 3))
+    >>> embed_model(model, "tied").host.m
+    10
+    """
     recipe: dict[str, Any] = {"seed": seed, "law": law, "dtype": dtype}
     biased = model.target
     entry = CONSTRUCTIONS.get(host if isinstance(host, str) else host.construction)

@@ -50,6 +50,15 @@ def import_model(
     attention: whom a position sees (softmax, causal, window:W). heads and residual: what a PyTorch state dict does not show.
     Nothing here compares the reading with the model; `Reading.unknown` names the facts that nobody says. Raises MalformedInput
     with the tensor or the field.
+
+    >>> import numpy as np
+    >>> from safetensors.numpy import save_file
+    >>> from utfproof import import_model
+    >>> attn = {"in_proj_weight": np.ones((12, 4)), "out_proj.weight": np.ones((4, 4))}
+    >>> ends = {"embed.weight": np.ones((5, 4)), "unembed.weight": np.ones((3, 4))}
+    >>> save_file({**ends, **{f"layers.0.attn.{name}": tensor for name, tensor in attn.items()}}, "m.safetensors")
+    >>> import_model("m.safetensors", heads=2, residual=True).vocabulary
+    5
     """
     file = read_file(path, max_memory)
     layout, _ = recognise(file)

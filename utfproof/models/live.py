@@ -60,6 +60,19 @@ def from_model(
     tokens, positions: only that part is meant, on these token ids and at most so many positions; upto names the submodule that
     gives it, or layer=0, part="attention" finds it. The module is copied, never changed. Raises MalformedInput naming the
     tensor or field that is not read, or the first output that differs.
+
+    >>> import torch
+    >>> from utfproof import from_model
+    >>> class Model(torch.nn.Module):
+    ...     def __init__(self):
+    ...         super().__init__()
+    ...         self.embed, self.attn = torch.nn.Embedding(5, 4), torch.nn.MultiheadAttention(4, 2, batch_first=True)
+    ...
+    ...     def forward(self, tokens):
+    ...         x = self.embed(tokens)
+    ...         return self.attn(x, x, x, need_weights=False)[0]
+    >>> from_model(Model(), tokens=[0, 1], positions=3, upto="attn").title
+    'the attention output at attn of Model'
     """
     require_module(module)
     if all(value is None for value in (tokens, positions, upto, layer, part)):

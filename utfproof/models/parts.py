@@ -48,6 +48,13 @@ def from_parts(
     compares the reading with a model. context: the longest context to try where there are no positions.
 
     MalformedInput for shapes that do not fit, or with the first output at which the matrices and `forward` differ.
+
+    >>> import numpy as np
+    >>> from utfproof import embed_model, from_parts
+    >>> W = np.ones((1, 1, 4, 2))  # one layer, one head, D = 4, d = 2
+    >>> model = from_parts(np.eye(3, 4), W, W, W, W.swapaxes(2, 3), np.eye(4, 3))
+    >>> embed_model(model, "sparse").E.shape
+    (3, 10)
     """
     (L, H, D, d), G = (shape := _array(W_Q, "W_Q", 4).shape), _array(W_K, "W_K", 4).shape[1]
     if H % G:

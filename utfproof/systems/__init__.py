@@ -165,6 +165,12 @@ class Target:
 
     Where the width D differs from d_in or d_out, W_E [d_in, D] embeds and W_U [D, d_out] unembeds (None: identity).
     Raises MalformedInput naming the tensor whose shape does not fit.
+
+    >>> import numpy as np
+    >>> from utfproof import Shape, SoftmaxAttention, Target
+    >>> W = np.ones((1, 1, 2, 2))
+    >>> Target(Shape(1, 1, 2, 2), W_Q=W, W_K=W, W_V=W, W_O=W).forward(np.eye(2), SoftmaxAttention()).shape
+    (2, 2)
     """
 
     shape: Shape
@@ -243,7 +249,12 @@ class Target:
 @one_line
 @dataclass(frozen=True, eq=False)
 class TiedTarget(Target):
-    """A weight-tied target: W_Q, W_K, W_V [H, D, d], W_O [H, d, D], the same in each of the L layers."""
+    """A weight-tied target: W_Q, W_K, W_V [H, D, d], W_O [H, d, D], the same in each of the L layers.
+
+    >>> from utfproof import Shape, random_target
+    >>> random_target(Shape(2, 3, 2, 4), seed=1, tied=True).W_Q.shape
+    (2, 4, 2)
+    """
 
     tied = True
 
@@ -304,6 +315,12 @@ class Universal:
     `construction` names where the parameters come from ("" for a file). mlp: the host's own MLPs, for targets without; its
     blocks then have a residual stream, y <- y + sum_h A y R_V, y <- y + MLP(y), whatever the shape says of targets.
     Raises MalformedInput naming the parameter that does not fit, one with more layers or heads among them.
+
+    >>> import numpy as np
+    >>> from utfproof import Shape, Universal, r_all
+    >>> R, R_V, U = np.ones((1, 1, 4, 1)), np.eye(4)[None, None], np.ones((4, 1))
+    >>> r_all(Universal(Shape(1, 1, 1, 1), 4, R_Q=R, R_K=R, R_V=R_V, U=U)).shape
+    (4, 3)
     """
 
     shape: Shape
@@ -363,7 +380,13 @@ class Universal:
 @dataclass(frozen=True, eq=False)
 class TiedUniversal(Universal):
     """A weight-tied host: R_Q, R_K [H, m, d], R_V [H, m, m], used in each of the L layers. Its targets are untied
-    unless said otherwise."""
+    unless said otherwise.
+
+    >>> from utfproof import Shape, build_host
+    >>> host = build_host("tied", Shape(2, 2, 2, 3))
+    >>> type(host).__name__, host.m
+    ('TiedUniversal', 36)
+    """
 
     tied = True
 
@@ -407,7 +430,15 @@ def same_parameters(first: Universal, second: Universal) -> bool:
 @dataclass(frozen=True, eq=False)
 class SharedAttentionUniversal:
     """The stronger model of the lower bound: R_V only, [L, H, m, m] or tied [H, m, m]; E and U may both depend on the
-    target and attention matrices come from outside."""
+    target and attention matrices come from outside.
+
+    >>> import numpy as np
+    >>> from utfproof import SharedAttentionUniversal, Shape
+    >>> host = SharedAttentionUniversal(Shape(1, 1, 1, 2), m=3, R_V=np.ones((1, 1, 3, 3)))
+    >>> E, U, attention = np.ones((2, 3)), np.ones((3, 2)), np.eye(2)[None, None]
+    >>> host.forward(np.eye(2), E, U, attention).shape
+    (2, 2)
+    """
 
     shape: Shape
     m: int
