@@ -253,8 +253,8 @@ def test_printed_constructions_claim_no_notion(name):
 def test_the_checkers_and_the_format_know_what_the_registry_says(name):
     """Which matrices a checker has by name, which of them are permutations, which embeddings it follows; the page says them."""
     entry = CONSTRUCTIONS[name]
-    named = name if entry.identity is None else entry.identity.host or name
+    named = entry.identity or name
     assert entry.rebuilt == (name in {*checker.INDEX_HOSTS, *checker.RANDOM})
     assert entry.permutation == (name in checker.PERMUTATIONS)
-    assert (entry.identity is not None) == (named in checker.IDENTITIES)
+    assert bool(entry.identity) == (named in checker.IDENTITIES)
     assert not entry.certified or f"`{named}`" in FORMAT

@@ -16,7 +16,7 @@ from utfproof.certificates import checker
 from utfproof.certificates.dimensions import dimension_certificate
 from utfproof.certificates.identities import IDENTITIES, identity_certificate
 from utfproof.constructions import build_host
-from utfproof.constructions.commuting import commuting_trie_host
+from utfproof.constructions.counting import commuting_trie_host
 from utfproof.errors import MalformedInput, NotDefined, ResourceLimit
 from utfproof.shapes import Shape
 from utfproof.util.arrays import exact

@@ -21,8 +21,9 @@ from utfproof.certificates.lower_bounds import (
 )
 from utfproof.certificates.prover import certify, certify_weights
 from utfproof.constructions import build_host
+from utfproof.constructions.counting import counting_host
 from utfproof.constructions.random import integer_target
-from utfproof.constructions.shared_attention import counting_host, register_host, two_sided_host
+from utfproof.constructions.shared_attention import register_host, two_sided_host
 from utfproof.errors import MalformedInput, ResourceLimit, Undecided
 from utfproof.exact import gfp, rational
 from utfproof.matching import isolating_target, r_all, w_all

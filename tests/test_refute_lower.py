@@ -14,7 +14,8 @@ from tiers import full_where
 from utfproof import weights
 from utfproof.cli.app import run
 from utfproof.constructions import build_host
-from utfproof.constructions.shared_attention import counting_host, two_sided_host
+from utfproof.constructions.counting import counting_host
+from utfproof.constructions.shared_attention import two_sided_host
 from utfproof.decision.shared import read_shared_host, refute_shared
 from utfproof.errors import ResourceLimit
 from utfproof.exact import rational

@@ -1,6 +1,5 @@
 """Residual streams: dimension, unimodular R_all, Moebius embedding, tied tries, and what tied hosts cannot do."""
 
-import itertools
 from dataclasses import replace
 
 import numpy as np
@@ -10,13 +9,14 @@ from naive import dense, words
 
 from utfproof.attention import GivenAttention, RationalAttention
 from utfproof.constructions import build_host, construction
-from utfproof.constructions.residual import embed_residual_tied, embed_residual_tree, moebius, tied_obstruction
-from utfproof.errors import MalformedInput, NotDefined, OutsideClass, ResourceLimit
+from utfproof.errors import MalformedInput, NotDefined, ResourceLimit
 from utfproof.exact import gfp, rational
 from utfproof.exact.symbolic.determinant import determinant_degree
 from utfproof.matching import embed, isolating_target, r_all, refuting_column, w_all
 from utfproof.shapes import (
+    Column,
     Shape,
+    column_index,
     matching_dimension,
     tied_targets_dimension,
 )
@@ -181,7 +181,7 @@ def test_moebius_embedding_matches_exactly(dims):
     matrix = dense(r_all(host))
     for width, tied in ((None, False), (None, True), (4, False)):
         target = random_target(shape, rng, width=width, tied=tied)
-        E = embed_residual_tree(shape, m, target)
+        E = embed(host, target).E
         right = w_all(target)
         assert np.array_equal(right, naive_w_all(target))
         assert np.array_equal(E @ matrix, right)
@@ -192,17 +192,6 @@ def test_moebius_embedding_matches_exactly(dims):
         attention = stochastic(rng, shape.layers, shape.heads, 3)
         theirs = target.forward(x, GivenAttention(attention))
         assert np.array_equal(theirs, naive_forward(target, x, attention))
-
-
-@pytest.mark.parametrize("letters", [2, 3, 4])
-@pytest.mark.parametrize("length", [0, 1, 2, 3])
-def test_moebius_inverts_the_sum_over_completions(letters, length):
-    rng = np.random.default_rng(letters + length)
-    table = [int(v) for v in rng.integers(-9, 10, size=letters**length)]
-    found = dict(zip(words(letters, length), moebius(np.array(table), letters, length), strict=True))
-    for word, value in zip(words(letters, length), table, strict=True):
-        choices = [range(letters) if a == 0 else (a,) for a in word]
-        assert sum(found[v] for v in itertools.product(*choices)) == value
 
 
 @pytest.mark.parametrize("dims", [s for s in SMALL if s[0] * s[1] < 6])
@@ -229,7 +218,7 @@ def test_tied_tries_serve_tied_targets(dims, padding):
     assert rational.rank(matrix) == m - padding
     for width in (None, 4):
         target = random_target(shape, rng, tied=True, width=width)
-        E = embed_residual_tied(shape, m, target)
+        E = embed(host, target).E
         assert np.array_equal(E @ matrix, naive_w_all(target))
         x = integers(rng, 3, shape.d_in)
         kernel = RationalAttention(causal=True)
@@ -245,11 +234,9 @@ def test_tied_hosts_cannot_match_untied_targets(dims):
     M = matching_dimension(shape)
     target = random_target(shape, rng)
     right = w_all(target)
-    found = tied_obstruction(target)
-    assert found is not None
-    width = shape.d_out
-    gap = right[:, found.left : found.left + width] - right[:, found.right : found.right + width]
-    assert np.array_equal(gap, -found.gap) or np.array_equal(gap, found.gap)
+    width, rest = shape.d_out, [0] * (shape.layers - 2)
+    columns = [column_index(shape, Column("OV", (*word, *rest), 0)) for word in ((1, 0), (0, 1))]
+    gap = np.subtract(*(right[:, start : start + width] for start in columns))
     assert gap.any()
     for m in (tied_targets_dimension(shape), M, M + 5):
         hosts = [
@@ -258,7 +245,7 @@ def test_tied_hosts_cannot_match_untied_targets(dims):
         ]
         for host in hosts:
             matrix = dense(r_all(host))
-            left, other = (matrix[:, k : k + width] for k in (found.left, found.right))
+            left, other = (matrix[:, k : k + width] for k in columns)
             assert np.array_equal(left, other)
             p = gfp.DEFAULT_PRIMES[0]
             assert gfp.rank(gfp.residues(matrix, p), p) < M
@@ -277,7 +264,7 @@ def test_planted_faults_are_caught():
     shape = streaming(2, 2, 1, 2)
     M = matching_dimension(shape)
     host, target = build_host("sparse", shape, M), random_target(shape, rng)
-    E, right = embed_residual_tree(shape, M, target), w_all(target)
+    E, right = embed(host, target).E, w_all(target)
     assert np.array_equal(E @ r_all(host), right)
     # layers or heads exchanged, Q for K, no Moebius transform, Moebius in one place only
     for fault in (
@@ -301,7 +288,7 @@ def test_planted_faults_are_caught():
     # the tied tries with words in the wrong order
     m = tied_targets_dimension(shape)
     tied, looped = build_host("tied", shape, m), random_target(shape, rng, tied=True)
-    E, right = embed_residual_tied(shape, m, looped), w_all(looped)
+    E, right = embed(tied, looped).E, w_all(looped)
     assert np.array_equal(E @ r_all(tied), right)
     assert not np.array_equal(E @ r_all(replaced(tied, R_V=tied.R_V[::-1])), right)
     backwards = tuple(v.transposed() for v in tied.R_V)
@@ -315,12 +302,6 @@ def test_planted_faults_are_caught():
         (lambda: build_host("tied", streaming(2, 2, 1, 2), 5), NotDefined),
         (lambda: build_host("sparse", streaming(2, 200, 1, 2), 5), ResourceLimit),
         (lambda: build_host("tied", streaming(2, 200, 1, 2), 5), ResourceLimit),
-        (
-            lambda: embed_residual_tied(
-                streaming(2, 2, 1, 2), 26, random_target(streaming(2, 2, 1, 2), np.random.default_rng(0))
-            ),
-            OutsideClass,
-        ),
     ],
 )
 def test_refusals(call, error):

@@ -15,13 +15,15 @@ from naive import w_all as naive_w_all
 from utfproof.attention import GivenAttention, RationalAttention
 from utfproof.certificates.lower_bounds import span_dimension
 from utfproof.constructions import build_host, construction
-from utfproof.constructions.commuting import commuting_dimension, commuting_trie_host, embed_commuting_trie
-from utfproof.constructions.shared_attention import (
+from utfproof.constructions.counting import (
+    commuting_dimension,
+    commuting_trie_host,
     count_tuples,
     counting_dimension,
     counting_host,
-    two_sided_host,
+    embed_commuting_trie,
 )
+from utfproof.constructions.shared_attention import two_sided_host
 from utfproof.errors import MalformedInput, NotDefined, OutsideClass, ResourceLimit
 from utfproof.exact import rational
 from utfproof.matching import r_all, w_all
@@ -262,7 +264,7 @@ def test_commuting_trie_matches_tied_targets_exactly(dims, padding):
     rng = np.random.default_rng(padding)
     for _ in range(3):
         target = random_target(shape, rng, tied=True)
-        E = embed_commuting_trie(shape, m, target)
+        E, _ = embed_commuting_trie(shape, m, target)
         assert np.array_equal(E @ matrix, naive_w_all(target))
     x = integers(rng, 3, 1)
     kernel = RationalAttention(causal=True)
@@ -289,7 +291,7 @@ def test_commuting_trie_refuses_and_faults_are_caught():
     with pytest.raises(OutsideClass, match="width 1, this one has width 2"):
         embed_commuting_trie(shape, 28, random_target(shape, rng, tied=True, width=2))
     target = random_target(shape, rng, tied=True)
-    E = embed_commuting_trie(shape, 28, target)
+    E, _ = embed_commuting_trie(shape, 28, target)
     matrix = r_all(commuting_trie_host(shape, 28)).to_dense(object)
     wanted = naive_w_all(target)
     assert np.array_equal(E @ matrix, wanted)

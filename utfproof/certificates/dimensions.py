@@ -11,7 +11,7 @@ from math import comb, isqrt
 
 from utfproof.certificates.format import Certificate, certificate
 from utfproof.certificates.hosts import Examined
-from utfproof.constructions.commuting import commuting_dimension
+from utfproof.constructions.counting import commuting_dimension
 from utfproof.errors import MalformedInput, Undecided
 from utfproof.shapes import (
     Shape,

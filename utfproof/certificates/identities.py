@@ -9,7 +9,6 @@ from __future__ import annotations
 from utfproof.certificates.format import Certificate, certificate
 from utfproof.certificates.hosts import Examined
 from utfproof.constructions import CONSTRUCTIONS, Construction, resolve_m
-from utfproof.constructions.record import Identity
 from utfproof.errors import MalformedInput, NotDefined, ResourceLimit
 from utfproof.shapes import Shape, geometric
 
@@ -19,9 +18,7 @@ TOO_LARGE = 2**62
 """The size of what no checker follows."""
 NANOSECONDS_PER_NUMBER = 15_000
 """What five columns of a permutation take a checker: as much work as a number that is written out."""
-IDENTITIES: dict[str, Construction] = {
-    name: entry for name, entry in CONSTRUCTIONS.items() if entry.identity is not None
-}
+IDENTITIES: dict[str, Construction] = {name: entry for name, entry in CONSTRUCTIONS.items() if entry.identity}
 """The constructions that the kind `identity` is specified for."""
 
 
@@ -29,24 +26,25 @@ class ByIdentity:
     """Constructions whose embedding is a rational function of the target, by their own notion."""
 
     def can(self, host: Examined) -> bool:
-        named = host.entry is not None and host.entry.identity is not None
-        return named and host.construction.notion is host.notion and (host.square or not host.construction.is_host)
+        named = host.entry is not None and host.entry.identity
+        return (
+            bool(named) and host.construction.notion is host.notion and (host.square or not host.construction.is_host)
+        )
 
     def build(self, host: Examined) -> Certificate:
         return identity_certificate(host.name, host.shape, host.m)
 
 
-def identity_of(name: str) -> tuple[Construction, Identity]:
-    """A construction and what its identity says. MalformedInput for constructions without one."""
-    entry = IDENTITIES.get(name)
-    if entry is None or entry.identity is None:
+def identity_of(name: str) -> Construction:
+    """A construction that has identities. MalformedInput for others."""
+    if name not in IDENTITIES:
         raise MalformedInput(f"no identity certificates for {name!r}; choose {', '.join(IDENTITIES)}")
-    return entry, entry.identity
+    return IDENTITIES[name]
 
 
 def require_identity(name: str, shape: Shape) -> None:
     """NotDefined unless the construction is defined there and d_in = d_out."""
-    entry, _ = identity_of(name)
+    entry = identity_of(name)
     if shape.d_in != shape.d_out:
         raise NotDefined(
             f"an identity of {name} is defined for d_in = d_out, got d_in {shape.d_in}, d_out {shape.d_out}"
@@ -56,7 +54,7 @@ def require_identity(name: str, shape: Shape) -> None:
 
 def identity_size(name: str, shape: Shape) -> int:
     """Roughly the work of a checker, in that of a number that is written; `TOO_LARGE` where it is over a limit."""
-    entry, _ = identity_of(name)
+    entry = identity_of(name)
     if entry.least_m(shape) // shape.d_in > MOST_BLOCKS:
         return TOO_LARGE
     b, d, H, L = shape.d_in, shape.head_dim, shape.heads, shape.layers
@@ -73,7 +71,7 @@ def identity_certificate(name: str, shape: Shape, m: int | None = None, *, tied_
     constructions, NotDefined outside the construction's shapes and below its least m, ResourceLimit where its blocks are too
     many for a checker.
     """
-    entry, identity = identity_of(name)
+    entry = identity_of(name)
     require_identity(name, shape)
     m = resolve_m(entry, shape, m)
     if identity_size(name, shape) == TOO_LARGE:
@@ -82,10 +80,10 @@ def identity_certificate(name: str, shape: Shape, m: int | None = None, *, tied_
         "identity",
         shape,
         m,
-        {"construction": identity.host or name},
+        {"construction": entry.identity},
         {},
         notion=entry.notion or "",
-        targets=entry.targets.replace("untied", "tied") if tied_targets and identity.tied_too else entry.targets,
+        targets=entry.targets.replace("untied", "tied") if tied_targets and entry.tied_too else entry.targets,
         free=None if entry.shared is None else entry.shared.free,
         verdict="universal",
     )

@@ -7,20 +7,19 @@ from typing import Any
 
 from utfproof.constructions import (
     as_printed,
-    commuting,
+    counting,
     gated,
     gated_models,
     mlp_tree,
     pairs,
     random,
-    residual,
     residual_key,
     shared_attention,
     shared_key,
     shared_query,
-    shared_query_groups,
     sharing,
     sparse,
+    tied,
 )
 from utfproof.constructions.random import random_host, random_target
 from utfproof.constructions.record import Construction
@@ -46,11 +45,11 @@ __all__ = [
 _ALL = (
     sparse.SPARSE,
     sparse.SPARSE_FRONT,
-    residual.TIED,
-    commuting.COMMUTING_TRIE,
+    tied.TIED,
+    counting.COMMUTING_TRIE,
     shared_key.SHARED_KEY,
     shared_query.SHARED_QUERY,
-    shared_query_groups.SHARED_QUERY_GROUPS,
+    shared_query.SHARED_QUERY_GROUPS,
     residual_key.RESIDUAL_KEY,
     random.RANDOM,
     random.RANDOM_TIED,
@@ -60,7 +59,7 @@ _ALL = (
     as_printed.LOOPED,
     shared_attention.REGISTER,
     shared_attention.TWO_SIDED,
-    shared_attention.COUNTING,
+    counting.COUNTING,
     shared_query.FUNCTIONAL,
     sharing.SHARING,
     pairs.PAIRS,

@@ -8,12 +8,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from utfproof.constructions.layout import Layout
+from utfproof.constructions.layout import Layout, trie
 from utfproof.constructions.record import Construction, Domain
-from utfproof.constructions.tied import trie_pairs
 from utfproof.shapes import Shape, paper_looped_dimension
 from utfproof.systems import TiedUniversal, Universal
-from utfproof.util.selection import SelectionMatrix
 
 
 def block_width(shape: Shape) -> int:
@@ -36,16 +34,11 @@ def looped_host(shape: Shape, m: int) -> TiedUniversal:
     R_K^h = R_V^h U_K, U = root. The blocks of length-L words are asked to hold both [Q K] and M_w."""
     b, d = block_width(shape), shape.head_dim
     layout = Layout(shape, m, b)
-
-    def value(head: int) -> SelectionMatrix:
-        rows, columns = trie_pairs(shape, head, 0, shape.layers)
-        return layout.moved((rows * b, columns * b, b))
-
     return layout.tied(
         "printed-looped",
         lambda head: layout.read([(1 + head) * b], d, d),
         lambda head: layout.read([(1 + head) * b + d], d, d),
-        value,
+        lambda head: layout.moved(trie(shape, head, 0, shape.layers, 0, b)),
         0,
     )
 

@@ -1,4 +1,4 @@
-"""Index-map hosts laid out in blocks: reads and moves of whole blocks of coordinates, and the embeddings that fill them."""
+"""Index-map hosts laid out in blocks: reads and moves of whole blocks of coordinates, tries and shift registers of blocks."""
 
 from __future__ import annotations
 
@@ -9,11 +9,31 @@ import numpy as np
 
 from utfproof.shapes import Shape
 from utfproof.systems import TiedUniversal
-from utfproof.util.arrays import Array, hstack, namespace, zeros
 from utfproof.util.selection import SelectionMatrix, pieces, uniform
 
 Move = tuple[np.ndarray, np.ndarray, int]
 """First coordinates of blocks (rows), where R_V takes them from (columns), and their width."""
+
+
+def trie(shape: Shape, head: int, first: int, last: int, start: int = 0, width: int = 1) -> Move:
+    """Block of (h,w) and block of w for words w of length first ... last-1; blocks of this width are numbered by length from
+    `first`, then lexicographically, from the coordinate `start` on."""
+    H = shape.heads
+    rows, columns = [np.zeros(0, dtype=np.int64)], [np.zeros(0, dtype=np.int64)]
+    begin = 0
+    for length in range(first, last):
+        words = np.arange(H**length)
+        columns.append(begin + words)
+        begin += H**length
+        rows.append(begin + head * H**length + words)
+    return start + width * np.concatenate(rows), start + width * np.concatenate(columns), width
+
+
+def register(shape: Shape, head: int, start: int = 0, width: int = 1) -> Move:
+    """Block of (h,w_1..w_{L-1}) and block of (w_1..w_L) for all words of length L, in lexicographic order."""
+    words = np.arange(shape.leaves)
+    rows = head * (shape.leaves // shape.heads) + words // shape.heads
+    return start + width * rows, start + width * words, width
 
 
 class Layout:
@@ -47,22 +67,3 @@ class Layout:
         parts = [tuple(make(head) for head in range(self.shape.heads)) for make in (query, key, value)]
         U = self.read([output], self.shape.d_out, self.shape.d_out)
         return TiedUniversal(self.shape, self.m, parts[0], parts[1], parts[2], U, name)
-
-
-# --- embeddings --------------------------------------------------------------------------------------------
-
-
-def side_by_side(products: Array, readers: list[Array]) -> Array:
-    """Products [words, d_in, D] times each reader [D, k], as columns [d_in, words * readers * k]: by word, then reader."""
-    tables = namespace(products).stack([products @ reader for reader in readers], axis=1)
-    return namespace(tables).moveaxis(tables, 2, 0).reshape(products.shape[1], -1)
-
-
-def widened(matrix: Array, columns: int) -> Array:
-    """The matrix with zero columns up to this many."""
-    return hstack([matrix, zeros(matrix, matrix.shape[0], columns - matrix.shape[1])])
-
-
-def padded_columns(parts: list[Array], m: int) -> Array:
-    """Columns side by side, and zeros up to m of them."""
-    return widened(hstack(parts), m)

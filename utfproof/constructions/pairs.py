@@ -15,13 +15,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from utfproof.constructions.layout import padded_columns, side_by_side
-from utfproof.constructions.record import Construction, Domain, Forms
+from utfproof.constructions.record import Construction, Domain, Readers
 from utfproof.constructions.sharing import host_of_groups, widened_target
 from utfproof.errors import Undecided
 from utfproof.shapes import Shape, matching_dimension
-from utfproof.systems import Target, TiedUniversal, prefix_stacks
-from utfproof.util.arrays import Array
+from utfproof.systems import Target, TiedUniversal
 from utfproof.util.notions import Notion
 from utfproof.util.selection import SelectionMatrix, uniform
 
@@ -282,31 +280,12 @@ def mixed_readers(forms: Sequence[np.ndarray], d: int) -> tuple[Factors, float]:
     return (X0, Y0, X1, Y1), size
 
 
-# --- the embedding -----------------------------------------------------------------------------------------------
-
-
-def _of_layers(shape: Shape, target: Target) -> list[tuple[Factors, float]]:
-    forms = [[target.attention_form(layer, head) for head in range(2)] for layer in range(shape.layers)]
-    return [mixed_readers(pair, shape.head_dim) for pair in forms]
-
-
-def pairs_forms(shape: Shape, target: Target) -> Forms:
-    """X_h and Y_h, [L][H] of [D, d]: what queries and keys are of the target's stream."""
-    found, D = _of_layers(shape, widened_target(NAME, shape, target)), target.width
-    return tuple([[factors[side][:D], factors[side + 2][:D]] for factors, _ in found] for side in (0, 1))  # type: ignore[return-value]
-
-
-def embed_pairs(shape: Shape, m: int, target: Target) -> tuple[Array, float]:
-    """E [d_in, m], and the largest norm of a factor: group w holds W_E M_w times the columns of layer |w| + 1, block w of
-    length L is W_E M_w W_U."""
-    wide, own = widened_target(NAME, shape, target), common(shape)
-    found = _of_layers(shape, wide)
-    *stacks, last = prefix_stacks(wide)
-    parts = []
-    for products, ((X0, Y0, X1, Y1), _) in zip(stacks, found, strict=True):
-        parts.append(side_by_side(products, [np.hstack([Y0[:, : own - 1], X0, X1, Y0[:, own:], Y1[:, own:]])]))
-    E = padded_columns([*parts, side_by_side(last, [wide.unembedding()])], m)
-    return E, max(size for _, size in found)
+def pairs_readers(shape: Shape, target: Target) -> Readers:
+    """X_h and Y_h, [D, d], and the largest norm of a factor."""
+    wide, D, layers = widened_target(NAME, shape, target), target.width, range(shape.layers)
+    found = [mixed_readers([wide.attention_form(layer, h) for h in range(2)], shape.head_dim) for layer in layers]
+    queries, keys = ([[factors[side][:D], factors[side + 2][:D]] for factors, _ in found] for side in (0, 1))
+    return Readers(queries, keys, max(size for _, size in found))
 
 
 PAIRS = Construction(
@@ -317,7 +296,6 @@ PAIRS = Construction(
     dimension,
     pairs_host,
     Domain("two heads, head_dim <= d_out = d_in and d_out >= 3 (d_out - head_dim) + 7", defined),
-    embed=embed_pairs,
-    forms=pairs_forms,
+    readers=pairs_readers,
     page="docs/proofs/all-targets.md, Theorem S",
 )

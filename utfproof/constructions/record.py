@@ -7,7 +7,8 @@ asks it by property.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from typing import NamedTuple
 
 from utfproof.errors import NotDefined, ResourceLimit
 from utfproof.shapes import Shape, positive_integer, require_plain, require_shape, require_words
@@ -20,8 +21,15 @@ from utfproof.util.selection import SelectionMatrix
 MOST_COUNTED = 2**14
 CONSTANT = "inputs whose rows sum to 1, such as one-hot tokens"
 """Where hosts with gated MLPs serve their targets."""
-Forms = tuple[list[list[Array]], list[list[Array]]]
-"""What queries and keys are of a target's stream: matrices [D, k <= d] by layer and head."""
+
+
+class Readers(NamedTuple):
+    """What a host's queries and keys are of the target's stream: matrices [D, k <= d] by layer and head. condition: the largest
+    condition number or norm of what was inverted or factored; None where nothing was."""
+
+    queries: list[list[Array]]
+    keys: list[list[Array]]
+    condition: float | None = None
 
 
 @dataclass(frozen=True)
@@ -34,26 +42,7 @@ class Domain:
     stream: bool = False
 
 
-def equal_widths(shape: Shape) -> bool:
-    """d_in = d_out."""
-    return shape.d_in == shape.d_out
-
-
-def scalar(shape: Shape) -> bool:
-    """d_in = d_out = 1."""
-    return shape.d_in == shape.d_out == 1
-
-
-EVERYWHERE, EQUAL, SCALAR = Domain(), Domain("d_in = d_out", equal_widths), Domain("d_in = d_out = 1", scalar)
-
-
-@dataclass(frozen=True)
-class Identity:
-    """Certificates of kind `identity` name this construction. host: the host's name in the format, where that is another one.
-    tied_too: they can be about its tied targets as well."""
-
-    host: str = ""
-    tied_too: bool = False
+EVERYWHERE = Domain()
 
 
 @dataclass(frozen=True)
@@ -68,29 +57,25 @@ class SharedAttention:
 
 
 def index_map_bytes(shape: Shape, cells: int, copies: int | None = None) -> int:
-    """About 16 bytes a pair of cells of an index-map host and its R_all; each cell is in as many R_V as its word is long."""
+    """About 16 bytes a pair of cells of an index-map host and its R_all; each cell, a coordinate at worst, is in as many R_V as
+    its word is long."""
     return 16 * cells * ((min(shape.heads * shape.layers, 2 * shape.layers) if copies is None else copies) + 12)
-
-
-def cell_per_coordinate(shape: Shape, m: int) -> int:
-    """Memory where cells are single coordinates at worst."""
-    return index_map_bytes(shape, m)
 
 
 @dataclass(frozen=True)
 class Construction:
     """A recipe for hosts. `notion` is the one under which it serves its targets; None for the printed ones, which serve under
     none of those proved here. targets: which, as a certificate says it. `streams`: also defined with a residual stream.
-    embed: E [d_in, m] and the largest condition number met (None where nothing is inverted), where E comes from a formula
-    of its own; solve: E with a residual stream, where the matching equations are solved by a formula. forms: what its
-    queries and keys are of the target's stream, where they are that. memory: bytes of its index maps and R_all, less 16 m.
+    readers: what its queries and keys are of the target's stream, if they are not the target's own: E solves the matching
+    equations for them. embed: E [d_in, m] and a condition number, where E comes from a formula of its own. memory: bytes of its
+    index maps and R_all, less 16 m.
 
     What is known of it: `permutation`, R_all is one at every shape (with a residual stream the columns of tied targets are
-    different unit vectors); `rebuilt`, a checker has its matrices by name; `identity`, a checker follows its embedding.
-    `shared`: its attention comes from outside. `counted`: its blocks are numbered by how often letters occur. `inputs`: the
-    inputs it serves its targets on, where these are not all real ones; such a host has MLPs, and no R_all. `models`: it
-    serves targets with MLPs and biases; of the host's own shape, the targets'. `page`: its proof, where no certificate names
-    it.
+    different unit vectors); `rebuilt`, a checker has its matrices by name; `identity`, the name by which certificates of
+    that kind follow its embedding, `tied_too` for its tied targets as well. `shared`: its attention comes from outside.
+    `counted`: its blocks are numbered by how often letters occur. `inputs`: the inputs it serves its targets on, if not all
+    real ones; such a host has MLPs, and no R_all. `models`: it serves targets with MLPs and biases; from the host's shape, the
+    targets'. `page`: its proof, where no certificate names it.
     """
 
     name: str
@@ -103,14 +88,14 @@ class Construction:
     default_m: Callable[[Shape], int] | None = None
     streams: bool = False
     targets: str = "all untied"
+    readers: Callable[[Shape, Target], Readers] | None = None
     embed: Callable[[Shape, int, Target], tuple[Array, float | None]] | None = None
-    solve: Callable[[Shape, int, Target], Array] | None = None
-    forms: Callable[[Shape, Target], Forms] | None = None
-    memory: Callable[[Shape, int], int] = cell_per_coordinate
+    memory: Callable[[Shape, int], int] = index_map_bytes
     is_random: bool = False
     permutation: bool = False
     rebuilt: bool = False
-    identity: Identity | None = None
+    identity: str = ""
+    tied_too: bool = False
     shared: SharedAttention | None = None
     counted: bool = False
     inputs: str = ""
@@ -134,21 +119,7 @@ class Construction:
     @property
     def certified(self) -> bool:
         """Whether a kind of certificate names it."""
-        return self.rebuilt or self.identity is not None
-
-    def __post_init__(self) -> None:
-        """The functions of `shared` check the shape and m first."""
-        if self.shared is None:
-            return
-        given = self.shared
-
-        def host(shape: Shape, m: int) -> SharedAttentionUniversal:
-            return given.host(shape, self.dimension(shape, m))
-
-        def embed(shape: Shape, m: int, target: Target) -> tuple[Array, Array | SelectionMatrix]:
-            return given.embed(shape, self.dimension(shape, m), target)
-
-        object.__setattr__(self, "shared", replace(given, host=host, embed=embed))
+        return self.rebuilt or bool(self.identity)
 
     def defined(self, shape: Shape) -> bool:
         """Whether it is defined at this shape."""

@@ -7,15 +7,16 @@ docs/certificate-format.md section 9.
 
 from __future__ import annotations
 
+from itertools import accumulate
+
 import numpy as np
 
-from utfproof.constructions.layout import Layout, padded_columns, side_by_side
-from utfproof.constructions.record import Construction, Domain, Identity
-from utfproof.constructions.shared_key import key_forms
+from utfproof.constructions.layout import Layout
+from utfproof.constructions.record import Construction, Domain, Readers
+from utfproof.constructions.shared_key import key_readers
 from utfproof.errors import OutsideClass
 from utfproof.shapes import Shape
-from utfproof.systems import Target, Universal, prefix_stacks
-from utfproof.util.arrays import Array
+from utfproof.systems import Target, Universal
 from utfproof.util.notions import Notion
 from utfproof.util.selection import SelectionMatrix
 
@@ -24,10 +25,8 @@ NAME = "residual-key"
 
 def _starts(shape: Shape) -> list[int]:
     """First coordinate of the query blocks of words of length 0 ... L-1 over 0 ... H, then of the outputs."""
-    starts = [0]
-    for layer in range(shape.layers):
-        starts.append(starts[-1] + shape.words_at(layer) * shape.heads * shape.d_in)
-    return starts
+    widths = (shape.words_at(layer) * shape.heads * shape.d_in for layer in range(shape.layers))
+    return list(accumulate(widths, initial=0))
 
 
 def key_dimension(shape: Shape) -> int:
@@ -57,12 +56,11 @@ def key_host(shape: Shape, m: int) -> Universal:
     return Universal(shape, m, queries, keys, values, layout.read([starts[-1]], b, b), NAME)
 
 
-def embed_key(shape: Shape, m: int, target: Target) -> tuple[Array, float | None]:
-    """E [d_in, m] for any untied or tied target of width d_in: M_w A, then M_w."""
+def output_readers(shape: Shape, target: Target) -> Readers:
+    """A and I, for any untied or tied target of width d_in: keys are outputs."""
     if target.W_E is not None or target.W_U is not None:
         raise OutsideClass(f"{NAME} at {shape} serves targets of width d_in = d_out, this one has W_E or W_U")
-    readers = [*key_forms(shape, target)[0], [target.unembedding()]]
-    return padded_columns([side_by_side(*pair) for pair in zip(prefix_stacks(target), readers, strict=True)], m), None
+    return key_readers(shape, target)
 
 
 RESIDUAL_KEY = Construction(
@@ -74,7 +72,7 @@ RESIDUAL_KEY = Construction(
     key_host,
     Domain("d_in = d_out <= head_dim (keys are outputs)", lambda s: s.d_in == s.d_out <= s.head_dim, stream=True),
     streams=True,
-    embed=embed_key,
-    forms=key_forms,
-    identity=Identity(tied_too=True),
+    readers=output_readers,
+    identity=NAME,
+    tied_too=True,
 )

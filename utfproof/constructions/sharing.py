@@ -12,13 +12,12 @@ from functools import lru_cache
 
 import numpy as np
 
-from utfproof.constructions.layout import Layout, padded_columns, side_by_side
-from utfproof.constructions.record import Construction, Domain, Forms
-from utfproof.constructions.tied import register_pairs, trie_pairs
+from utfproof.constructions.layout import Layout, register, trie
+from utfproof.constructions.record import Construction, Domain, Readers
 from utfproof.errors import NotDefined, OutsideClass
 from utfproof.shapes import Shape, matching_dimension
-from utfproof.systems import Target, TiedUniversal, prefix_stacks
-from utfproof.util.arrays import Array, is_exact, is_torch
+from utfproof.systems import Target, TiedUniversal
+from utfproof.util.arrays import is_exact, is_torch
 from utfproof.util.notions import Notion
 from utfproof.util.selection import SelectionMatrix, uniform
 
@@ -60,22 +59,18 @@ def _query_columns(shape: Shape) -> np.ndarray:
     return np.array(held)
 
 
-Reader = Callable[[int], SelectionMatrix]
+Read = Callable[[int], SelectionMatrix]
 
 
-def host_of_groups(name: str, shape: Shape, m: int, group: int, query: Reader, key: Reader) -> TiedUniversal:
+def host_of_groups(name: str, shape: Shape, m: int, group: int, query: Read, key: Read) -> TiedUniversal:
     """A trie of groups of this many coordinates for the words shorter than L, which query and key [m, d] of each head read
     at the empty word, and a shift register for the words of length L."""
-    layout, b, register = Layout(shape, m, 1), shape.d_out, group * shape.word_count // shape.heads
+    layout, outputs, L = Layout(shape, m, 1), group * shape.word_count // shape.heads, shape.layers
 
     def value(head: int) -> SelectionMatrix:
-        rows, columns = trie_pairs(shape, head, 0, shape.layers - 1)
-        s_rows, s_columns = register_pairs(shape, head)
-        return layout.moved(
-            (rows * group, columns * group, group), (register + s_rows * b, register + s_columns * b, b)
-        )
+        return layout.moved(trie(shape, head, 0, L - 1, 0, group), register(shape, head, outputs, shape.d_out))
 
-    return layout.tied(name, query, key, value, register)
+    return layout.tied(name, query, key, value, outputs)
 
 
 def sharing_host(shape: Shape, m: int) -> TiedUniversal:
@@ -148,30 +143,14 @@ def widened_target(name: str, shape: Shape, target: Target) -> Target:
     return type(target)(target.shape, W_Q, W_K, W_V, np.asarray(target.W_O) @ eye, *ends)
 
 
-def sharing_forms(shape: Shape, target: Target) -> Forms:
-    """X_h and Y_h, [L][H] of [D, d]: what queries and keys are of the target's stream."""
-    wide = widened_target(NAME, shape, target)
-    layers = [[wide.attention_form(layer, h) for h in range(shape.heads)] for layer in range(shape.layers)]
-    readers = [shared_readers(shape, forms) for forms in layers]
-    D = target.width
-    return [[X[:D] for X in queries] for queries, _ in readers], [[Y[:D] for Y in keys] for _, keys in readers]
-
-
-def embed_sharing(shape: Shape, m: int, target: Target) -> tuple[Array, float]:
-    """E [d_in, m], and the largest condition number of an X_h: group w holds W_E M_w times the columns of X and Y of layer
-    |w| + 1, block w of length L is W_E M_w W_U."""
-    wide = widened_target(NAME, shape, target)
-    places, condition = _query_columns(shape), 1.0
-    *stacks, last = prefix_stacks(wide)
-    parts = []
-    for layer, products in enumerate(stacks):
-        X, Y = shared_readers(shape, [wide.attention_form(layer, head) for head in range(shape.heads)])
-        columns = np.zeros((shape.d_out, int(places.max()) + 1))
-        for head, matrix in enumerate(X):
-            columns[:, places[head]] = matrix
-        condition = max(condition, *(float(np.linalg.cond(matrix)) for matrix in X))
-        parts.append(side_by_side(products, [np.hstack([columns, *Y])]))
-    return padded_columns([*parts, side_by_side(last, [wide.unembedding()])], m), condition
+def sharing_readers(shape: Shape, target: Target) -> Readers:
+    """X_h and Y_h, [D, d], and the largest condition number of an X_h."""
+    wide, heads, D = widened_target(NAME, shape, target), range(shape.heads), target.width
+    found = [shared_readers(shape, [wide.attention_form(layer, h) for h in heads]) for layer in range(shape.layers)]
+    condition = max(float(np.linalg.cond(X)) for queries, _ in found for X in queries)
+    return Readers(
+        [[X[:D] for X in queries] for queries, _ in found], [[Y[:D] for Y in keys] for _, keys in found], condition
+    )
 
 
 SHARING = Construction(
@@ -185,7 +164,6 @@ SHARING = Construction(
         "d_out < 2 head_dim <= 2 d_out, two heads or more, and d_in = d_out",
         lambda s: s.d_in == s.d_out and s.head_dim <= s.d_out < 2 * s.head_dim and s.heads > 1,
     ),
-    embed=embed_sharing,
-    forms=sharing_forms,
+    readers=sharing_readers,
     page="docs/proofs/all-targets.md, Theorem P",
 )

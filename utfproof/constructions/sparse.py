@@ -2,8 +2,8 @@
 
 The printed routing maps move blocks that later readers look for elsewhere; here R_V either projects (`sparse`) or moves
 the chosen subtree to the front (`sparse-front`, what the paper's figure suggests). With a residual stream `sparse` is the
-tree over the letters 0 ... H: the stream keeps every block, and R_all is unimodular (residual.py). Coordinates:
-docs/certificate-format.md sections 4.1 and 4.2.
+tree over the letters 0 ... H: the stream keeps every block, E R_w reads block w and, for every zero of w, the blocks with any
+other letter in that place, so R_all is unimodular. Coordinates: docs/certificate-format.md sections 4.1 and 4.2.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ import numpy as np
 
 from utfproof.constructions.layout import Layout
 from utfproof.constructions.record import Construction, index_map_bytes
-from utfproof.constructions.residual import embed_residual_tree
 from utfproof.shapes import Shape, geometric, matching_dimension
 from utfproof.systems import Universal
 from utfproof.util.notions import Notion
@@ -148,7 +147,6 @@ SPARSE = Construction(
     matching_dimension,
     prefix_tree_host,
     streams=True,
-    solve=embed_residual_tree,
     memory=_tree_bytes,
     permutation=True,
     rebuilt=True,

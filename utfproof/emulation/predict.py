@@ -30,6 +30,7 @@ from utfproof.emulation.norms import length, longest, spectral_norm
 from utfproof.emulation.observe import Observer
 from utfproof.emulation.propagation import Errors, RunSizes, TargetGains, propagated, target_gains
 from utfproof.errors import MalformedInput, NotDefined
+from utfproof.matching.equations import read_as
 from utfproof.systems import Target, Universal
 from utfproof.util.arrays import to_numpy
 from utfproof.util.notions import Notion
@@ -54,7 +55,7 @@ def attention_matching(host: Universal) -> bool:
 
 def has_bound(host: Universal) -> bool:
     """Whether the bound is known: attention alone, with queries and keys that are the target's or forms of its stream."""
-    return host.mlp is None and (not attention_matching(host) or CONSTRUCTIONS[host.construction].forms is not None)
+    return host.mlp is None and (not attention_matching(host) or CONSTRUCTIONS[host.construction].readers is not None)
 
 
 def reading_target(host: Universal, target: Target) -> Target:
@@ -67,17 +68,10 @@ def reading_target(host: Universal, target: Target) -> Target:
         raise NotDefined(
             f"{host.construction} here is read {more} a residual stream only, got a target of the other kind"
         )
-    forms = CONSTRUCTIONS[host.construction].forms
-    if forms is None:
+    readers = CONSTRUCTIONS[host.construction].readers
+    if readers is None:
         raise NotDefined(f"no bound is known for {host.construction}: its queries are no forms of the target's stream")
-    shape = target.shape
-    lead, D, d = (shape.layers, shape.heads), target.width, shape.head_dim
-    W_Q, W_K = np.zeros((*lead, D, d)), np.zeros((*lead, D, d))
-    for tensor, form in zip((W_Q, W_K), forms(shape, target), strict=True):
-        for layer, head in np.ndindex(lead):
-            tensor[layer, head, :, : form[layer][head].shape[1]] = form[layer][head]
-    W_V, W_O = (np.broadcast_to(a, (*lead, *a.shape[-2:])) for a in (target.W_V, target.W_O))
-    return Target(shape, W_Q, W_K, W_V, W_O, target.W_E, target.W_U)
+    return read_as(target, readers(target.shape, target))
 
 
 class Predictor:

@@ -9,10 +9,11 @@ from typing import Any
 
 import numpy as np
 
+from utfproof.constructions.record import Readers
 from utfproof.errors import MalformedInput
 from utfproof.shapes import Shape, column_at
 from utfproof.systems import Target, Universal, prefix_stacks
-from utfproof.util.arrays import Array, exact, hstack, is_torch, namespace, take_column_blocks
+from utfproof.util.arrays import Array, exact, hstack, is_torch, namespace, take_column_blocks, zeros
 from utfproof.util.progress import LARGE, staged
 
 
@@ -112,6 +113,18 @@ def w_all(target: Target) -> Array:
         keys.append(columns(products, [p[1] for p in parameters]))
     outputs = columns(last, [target.unembedding()])
     return hstack([*queries, *keys, outputs])
+
+
+def read_as(target: Target, readers: Readers) -> Target:
+    """The target with W_Q and W_K replaced by what a host's queries and keys are of its stream, with zero columns up to d."""
+    shape, D = target.shape, target.width
+    lead = (shape.layers, shape.heads)
+    W_Q, W_K = (zeros(target.W_Q, *lead, D, shape.head_dim) for _ in range(2))
+    for tensor, matrices in ((W_Q, readers.queries), (W_K, readers.keys)):
+        for layer, head in np.ndindex(lead):
+            tensor[layer, head, :, : matrices[layer][head].shape[1]] = matrices[layer][head]
+    W_V, W_O = (namespace(a).broadcast_to(a, (*lead, *a.shape[-2:])) for a in (target.W_V, target.W_O))
+    return Target(shape, W_Q, W_K, W_V, W_O, target.W_E, target.W_U)
 
 
 def _converted(target: Target, convert: Callable[[Array], Array]) -> Target:

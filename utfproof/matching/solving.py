@@ -11,7 +11,7 @@ import numpy as np
 from utfproof.constructions import CONSTRUCTIONS, host_of_shape
 from utfproof.errors import MalformedInput, OutsideClass
 from utfproof.exact import rational
-from utfproof.matching.equations import r_all, w_all, widened
+from utfproof.matching.equations import r_all, read_as, w_all, widened
 from utfproof.matching.floats import (
     Embedding,
     FloatSolver,
@@ -64,9 +64,9 @@ def embed(host: Universal, target: Target | BiasedTarget, *, max_memory: int | N
 class Embedder:
     """Embeddings of many targets into one host: R_all is assembled and factored once, when first needed.
 
-    Closed form for index-map hosts with a permutation R_all, and by inclusion and exclusion with a residual stream; a
-    rational solve for exact weights; else least squares with scaled columns and one refinement step, in float64.
-    Constructions that match attention alone have formulas of their own.
+    By substitution for index-map hosts with a permutation R_all, with a residual stream, and for those that match attention
+    alone, whose queries and keys are forms of the target; a rational solve for exact weights; else least squares with scaled
+    columns and one refinement step, in float64. Hosts with MLPs have formulas of their own.
     """
 
     def __init__(self, host: Universal, *, max_memory: int | None = None) -> None:
@@ -74,11 +74,9 @@ class Embedder:
             raise MalformedInput(f"the host comes first, then the target; got a {type(host).__name__} as the host")
         self.host = host
         self.max_memory = max_memory
-        entry = CONSTRUCTIONS.get(host.construction)
-        self.formula = None if entry is None else entry.embed
-        self.notion = None if entry is None else entry.notion
-        self.stream_formula = entry.solve if entry is not None and host.shape.residual else None
-        if self.formula is not None or self.stream_formula is not None:
+        self.entry = entry = CONSTRUCTIONS.get(host.construction)
+        self.streams = entry is not None and entry.permutation and host.shape.residual
+        if entry is not None and (self.streams or entry.embed or entry.readers):
             _require_genuine(host)
 
     @cached_property
@@ -119,26 +117,27 @@ class Embedder:
         shape, m = host.shape, host.m
         M = 0 if host.mlp is not None else matching_dimension(shape)
         require_memory(8 * shape.d_in * (3 * m + 2 * M), f"an embedding at {shape}, m = {m},", self.max_memory)
-        if self.formula is not None:
-            formula: Any = self.formula
-            E, condition = formula(target.shape, m, widened(target) if isinstance(target, Target) else target)
+        entry = self.entry
+        if entry is not None and entry.notion is not None and (entry.embed or entry.readers):
+            wide: Any = widened(target) if isinstance(target, Target) else target
+            if entry.embed is not None:
+                E, condition = entry.embed(target.shape, m, wide)
+            else:
+                E, condition = self._by_readers(wide)
             _require_finite("E", E)
-            assert self.notion is not None
-            return Embedding(E, self.notion, "formula", condition=condition)
+            return Embedding(E, entry.notion, "formula", condition=condition)
         assert isinstance(target, Target)
         right = w_all(target)
         _require_finite("W_all", right)
-        if self.stream_formula is not None and (target.tied or not host.tied or shape.layers == 1):
-            E = self.stream_formula(shape, m, widened(target))
+        if self.streams and (target.tied or not host.tied or shape.layers == 1):
             with np.errstate(over="ignore", invalid="ignore"):
+                E = substituted(self.index_columns, right)
                 error = _relative_residual(E @ self.index_columns, right)
             require_finite("E R_all - W_all", error)
             rank = tied_targets_dimension(shape) if host.tied else M
             return Embedding(E, Notion.MATCHING, "inclusion and exclusion", rank, M, None, error)
-        if self.unit_rows is not None:
-            E = zeros(right, shape.d_in, m)
-            E[:, _index(self.unit_rows, right)] = right
-            return Embedding(E, Notion.MATCHING, "closed form", M, M, 1.0, 0.0)
+        if self.index_columns is not None and self.unit_rows is not None:
+            return Embedding(substituted(self.index_columns, right), Notion.MATCHING, "closed form", M, M, 1.0, 0.0)
         matrix = self.columns
         if is_exact(right) and (isinstance(matrix, SelectionMatrix) or is_exact(matrix)):
             exactly = matrix.to_dense(object) if isinstance(matrix, SelectionMatrix) else matrix
@@ -149,6 +148,31 @@ class Embedder:
 
             return replace(solved, E=torch.from_numpy(solved.E).to(right.device))
         return solved
+
+    def _by_readers(self, target: Target) -> tuple[Array, float | None]:
+        """E, and the condition number of the forms that queries and keys are."""
+        assert self.entry is not None
+        assert self.entry.readers is not None
+        readers = self.entry.readers(target.shape, target)
+        return substituted(self.index_columns, w_all(read_as(target, readers))), readers.condition
+
+
+def substituted(columns: Any, right: Array) -> Array:
+    """E [d_in, m] with E R = right, R [m, M] an index map: columns are solved in turn, each for the one coordinate that it
+    reads and those before have not settled. Zero where nothing is read; equations left over are not looked at."""
+    rows, places = columns.coordinates()
+    order = np.argsort(places, kind="stable")
+    rows, places = rows[order], places[order]
+    E, settled = zeros(right, right.shape[0], columns.shape[0]), np.zeros(columns.shape[0], dtype=bool)
+    while True:
+        new = ~settled[rows]
+        new &= (np.bincount(places[new], minlength=columns.shape[1]) == 1)[places]
+        if not new.any():
+            return E
+        found, last = np.unique(rows[new][::-1], return_index=True)
+        rest = right - E @ columns if settled.any() else right
+        E[:, _index(found, right)] = rest[:, _index(places[new][::-1][last], right)]
+        settled[found] = True
 
 
 def _relative_residual(found: Array, wanted: Array) -> float:

@@ -17,7 +17,7 @@ from utfproof.claims.linear import integer_host
 from utfproof.claims.small_models import array
 from utfproof.claims.tied_targets import tied_rows, tied_span_refutes
 from utfproof.constructions import build_host
-from utfproof.constructions.commuting import commuting_dimension
+from utfproof.constructions.counting import commuting_dimension
 from utfproof.constructions.random import integer_target
 from utfproof.exact import rational
 from utfproof.matching import r_all, w_all

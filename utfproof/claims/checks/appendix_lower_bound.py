@@ -15,7 +15,7 @@ from utfproof.claims import plain
 from utfproof.claims.claim import REPAIR, Figure, Instance, Run, agree, check, each
 from utfproof.claims.decisions import rank_of_matrix
 from utfproof.claims.small_models import array, drawn, stochastic_grid, value_grid, values_of
-from utfproof.constructions.shared_attention import counting_dimension, counting_host
+from utfproof.constructions.counting import counting_dimension, counting_host
 from utfproof.shapes import Shape
 from utfproof.systems import SharedAttentionUniversal
 

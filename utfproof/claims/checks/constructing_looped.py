@@ -22,7 +22,7 @@ from utfproof.claims import plain
 from utfproof.claims.bounds import below, served
 from utfproof.claims.claim import KNOWN, Agreed, Figure, Instance, Run, agree, check, each
 from utfproof.claims.linear import flint_rank, integer_host
-from utfproof.constructions.shared_query_groups import grouped_dimension
+from utfproof.constructions.shared_query import grouped_dimension
 from utfproof.exact import gfp, rational
 from utfproof.frontiers.interval import Interval, interval
 from utfproof.frontiers.questions import ALMOST_ALL, TIED, Question

@@ -21,7 +21,7 @@ from utfproof.claims.hosts import most_ones, parameters
 from utfproof.claims.linear import full_rank_host, integer_host
 from utfproof.claims.tied_targets import isolates, tied_isolating_target, tied_span_refutes
 from utfproof.constructions import build_host
-from utfproof.constructions.commuting import commuting_dimension
+from utfproof.constructions.counting import commuting_dimension
 from utfproof.constructions.random import integer_target
 from utfproof.exact import rational
 from utfproof.exact.symbolic.determinant import integer_determinant

@@ -13,8 +13,8 @@ from utfproof.claims.bounds import attention_matching_bound, below, below_root, 
 from utfproof.claims.claim import Figure, Instance, Run, agree, check, each, label
 from utfproof.claims.decisions import small_input
 from utfproof.claims.small_models import array, drawn, path_sum, stochastic_grid, value_grid
+from utfproof.constructions.counting import counting_dimension
 from utfproof.constructions.random import integer_target
-from utfproof.constructions.shared_attention import counting_dimension
 from utfproof.shapes import Shape, matching_dimension
 from utfproof.systems import SharedAttentionUniversal
 from utfproof.util.notions import Notion, Scope
