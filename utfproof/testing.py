@@ -117,6 +117,11 @@ def decide_construction(
 
     keep: an existing folder that receives each certificate with its weights, for `utfproof check`. Raises MalformedInput
     for a grid that is not understood and for a host whose arrays do not fit, naming the shape it was asked for.
+
+    >>> from utfproof import build_host
+    >>> from utfproof.testing import decide_construction
+    >>> decide_construction(lambda shape: build_host("sparse", shape), "H=1..2,L=1,d=1,d_in=1").holds
+    True
     """
     from utfproof.claims.claim import Instance
 

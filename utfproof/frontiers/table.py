@@ -155,7 +155,7 @@ def frontier(
     *,
     notions: Sequence[Notion | str] = tuple(Notion),
     largest: int = LARGEST,
-    bounds: Sequence[Bound] = (*BOUNDS, *RESIDUAL_BOUNDS),
+    bounds: Sequence[Bound] | None = None,
     advance: Callable[[], None] = lambda: None,
 ) -> Frontier:
     """How small a universal transformer can be: entries for every shape and every question of these notions.
@@ -171,6 +171,7 @@ def frontier(
     (16, 16)
     """
     grid = [grid] if isinstance(grid, Shape) else grid
+    bounds = (*BOUNDS, *RESIDUAL_BOUNDS) if bounds is None else bounds
     notions = [Notion.asked(notion) for notion in notions]
     found = Frontier([])
     bearing: dict[tuple[Question, int, bool], Bearing] = {}

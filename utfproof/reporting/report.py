@@ -75,14 +75,14 @@ def gather(folder: Path, *, skip: Path | None = None) -> list[Source]:
     MalformedInput where it is not a folder or nothing in it can be shown.
     """
     if not folder.is_dir():
-        raise MalformedInput(f"{folder} is not a folder; docs/report.md lists the commands that fill one")
+        raise MalformedInput(f"{folder} is not a folder; docs/sweeps.md lists the commands that fill one")
     found = []
     for path in sorted(folder.rglob("*")):
         hidden = any(part.startswith(".") for part in path.relative_to(folder).parts)
         if not hidden and not path.is_dir() and (skip is None or path.absolute() != skip.absolute()):
             found.append(read_source(path, str(path.relative_to(folder))))
     if not any(source.kind for source in found):
-        raise MalformedInput(f"{folder} holds no results; docs/report.md lists the commands that make them")
+        raise MalformedInput(f"{folder} holds no results; docs/sweeps.md lists the commands that make them")
     return found
 
 
