@@ -36,7 +36,11 @@ from utfproof.training.tasks import kind_of
 from utfproof.util import plots
 
 ROOT = Path(__file__).parents[1]
-INCLUDED = {"proofs/README.md": "machine-checked-proofs.md", "CONTRIBUTING.md": "contributing.md"}
+INCLUDED = {
+    "proofs/README.md": "machine-checked-proofs.md",
+    "CONTRIBUTING.md": "contributing.md",
+    "utfproof/commands/glossary.md": "glossary.md",
+}
 """Pages outside docs/ and their names on the site."""
 WRITTEN = ("docs/claims.html", "docs/options.md", "docs/notebooks/")
 """Pages that `generated` writes."""

@@ -1,6 +1,7 @@
 """What every command has: outputs that never share a file, --json as one flag, whole sentences in --help."""
 
 import itertools
+import json
 import subprocess
 import sys
 
@@ -147,3 +148,14 @@ def test_contexts_are_one_line_of_error(context, capsys):
     assert len(lines) == 1
     assert "context" in lines[0]
     assert len(lines[0]) < 300
+
+
+def test_the_glossary_explains_what_is_asked(capsys):
+    from utfproof.commands.glossary import entries
+
+    assert run(["glossary", "m", "M", "looped", "--json"]) == 2
+    assert "no 'looped'" in capsys.readouterr().err
+    assert run(["glossary", "m", "M", "L", "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)["glossary"]
+    assert set(told) == {"m", "M", "H, L, d, d_in, d_out"}
+    assert len(entries()) > 35

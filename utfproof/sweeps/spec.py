@@ -25,7 +25,7 @@ from utfproof.sweeps.jobs import SweepJob, sha256
 from utfproof.util.files import read_bytes
 
 DIMENSIONS = ("heads", "layers", "head_dim", "d_in", "d_out")
-APART = ("check", "sweep")
+APART = ("check", "sweep", "glossary")
 """Commands that sweeps don't run."""
 NO_KEYS = ("max_memory", "threads", "workers", "results", "checkpoint_every", "log_every", "seeds", "listing")
 """Options that a sweep sets itself, or that say where and how one run is shown; `output` and other files are too."""
