@@ -48,6 +48,7 @@ def degenerate(b, d):
         "rank one": (low(b, 1, 7), low(b, 1, 8)),
         "one entry": (ones(b, 1), -ones(b, 1)),
         "all g in T": (ones(b, 1), bad),
+        "all g in T, rank d - 1": (ones(b, 1), ones(b, d - 1)),
         "zero": (0 * full, 0 * full),
     }
 

@@ -218,3 +218,53 @@ def test_layer_norm_is_rms_of_one_coordinate_fewer(D, final):
         assert np.allclose(layer[2], small[2], rtol=0, atol=1e-11)
     wrong = rms(eps)(y @ B.T) @ (g * B @ W_Q[0, 0])
     assert not np.allclose(layer[0][0], wrong)
+
+
+def kernel(A):
+    """Orthonormal columns that A [., D] annihilates."""
+    _, values, V = np.linalg.svd(A)
+    return V[(values > 1e-9).sum() :].T
+
+
+def flag(V, values):
+    """Section 10: U_0 = 0, U_1, ..., U_D for rows V and the M^{2,h}, as orthonormal columns."""
+    D, off, spaces = V.shape[1], kernel(V), [np.zeros((V.shape[1], 0))]
+    for _ in range(D):
+        rest = kernel(np.hstack([off, spaces[-1]]).T).T
+        spaces.append(kernel(np.vstack([rest @ M for M in values])))
+    return off, spaces
+
+
+@pytest.mark.parametrize(
+    ("H", "d", "D", "whole"), [(1, 1, 2, True), (1, 2, 3, True), (2, 1, 4, True), (2, 1, 3, False), (1, 2, 2, False)]
+)
+def test_readings_of_the_third_layer(H, d, D, whole):
+    """Section 10: nilpotent A_h that agree with M^{2,h} on V, the isometry J and its shift; kappa = 2."""
+    rng, norm = np.random.default_rng(1), rms(0.3)
+    (first, second), rows = drawn(rng, 2, H, D, d), norm(rng.normal(size=(D + 2, D)))
+    V, values = np.vstack([(rows[1:] - rows[0]) @ h[2] for h in first]), [h[2] for h in second]
+    off, spaces = flag(V, values)
+    assert (spaces[-1].shape[1] == D) is whole
+    if not whole:
+        return
+    basis, images = np.zeros((D, 0)), [np.zeros((D, 0)) for _ in values]
+    for below, space in itertools.pairwise(spaces):
+        new = space @ kernel(below.T @ space) if below.size else space
+        parts = np.linalg.pinv(np.hstack([off, below]), rcond=1e-9)
+        images = [
+            np.hstack([A, below @ (parts @ M @ new)[off.shape[1] :]]) for A, M in zip(images, values, strict=True)
+        ]
+        basis = np.hstack([basis, new])
+    readings = [A @ np.linalg.inv(basis) for A in images]
+    assert all(np.allclose(V @ A, V @ M) for A, M in zip(readings, values, strict=True))
+    words = [w for length in range(D + 1) for w in itertools.product(range(H), repeat=length)]
+    product = {w: np.linalg.multi_dot([np.eye(D), np.eye(D), *(readings[h] for h in w)]) for w in words}
+    assert max(np.abs(product[w]).max() for w in words if len(w) == D) < 1e-9
+    mu = 2 * H * max(np.linalg.norm(A, 2) for A in readings) + 1
+    Phi = np.linalg.cholesky(np.eye(D) - sum(A @ A.T for A in readings) / mu**2)
+    blocks = {w: product[w] @ Phi / mu ** len(w) for w in words if len(w) < D}
+    J = np.hstack(list(blocks.values()))
+    assert np.allclose(J @ J.T, np.eye(D))
+    for h, M in enumerate(values):
+        moved = np.hstack([2 * mu * blocks.get((h, *w), np.zeros((D, D))) for w in blocks])
+        assert np.allclose(V @ moved, 2 * V @ M @ J)

@@ -28,6 +28,8 @@ TRIES, ENOUGH = 48, 8
 """Attempts at most; so many that reach the forms are compared."""
 _ZERO = 1e-11
 """Singular values below this part of the largest count as zero."""
+_SMALL = 1e-3
+"""Rows below this norm are compared with it: the forms have norms up to 1, and products that vanish leave rounding errors."""
 _MISSED = 1e-8
 """Largest relative error of the factors X_h Y_h^T."""
 Factors = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]
@@ -95,7 +97,7 @@ def _null(rows: np.ndarray, size: int) -> np.ndarray:
     if not len(rows):
         return np.eye(size)
     _, values, V = np.linalg.svd(rows)
-    rank = int((values > _ZERO * max(values.max(initial=0.0), 1e-300)).sum())
+    rank = int((values > _ZERO * max(values.max(initial=0.0), _SMALL)).sum())
     return V[rank:].T
 
 
