@@ -10,7 +10,7 @@ from test_import import KNOWN, TRAINED, multihead, transformer_lens, without, wr
 from utfproof.cli.app import run
 from utfproof.errors import MalformedInput
 from utfproof.models import import_model
-from utfproof.models.attention import attention_kernel
+from utfproof.models.attention import layer_attention
 from utfproof.weights import read_embedding, read_tensors
 
 induction = test_import.induction
@@ -164,7 +164,7 @@ def test_masks_are_read_and_have_to_be_the_mask(tmp_path):
 @pytest.mark.parametrize("attention", ["scaled", "causal+alibi", "rope", "given", "nonsense", "scaled+causal"])
 def test_kernels_that_models_do_not_take(attention):
     with pytest.raises(MalformedInput, match="attention"):
-        attention_kernel(attention)
+        layer_attention(attention)
 
 
 # --- the command -------------------------------------------------------------------------------------------

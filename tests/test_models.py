@@ -91,7 +91,7 @@ def test_a_librarys_model_is_read_and_embedded(name):
     tokens, logits = (FROZEN[name][0][f"frozen.{part}"][0] for part in ("tokens", "logits"))
     embedded = embed_model(found, sequences=[tokens])
     assert embedded.agreement.relative_difference < 1e-9
-    kernel = read_kernel(write_kernel(found.kernel), found.shape.heads, found.shape.head_dim)
+    kernel = read_kernel(write_kernel(found.kernel), found.shape.heads, found.shape.head_dim, found.shape.layers)
     outputs = embedded.host.forward(found.one_hots(tokens), embedded.E, kernel)
     assert relative_difference(outputs, logits) < 1e-9
 

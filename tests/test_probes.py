@@ -11,7 +11,7 @@ torch = pytest.importorskip("torch")
 from utfproof import embed_model, from_model  # noqa: E402
 from utfproof.cli.app import run  # noqa: E402
 from utfproof.errors import MalformedInput  # noqa: E402
-from utfproof.models.probes import LOGITS, ordinary_tokens, sequences  # noqa: E402
+from utfproof.models.probes import LOGITS, random_sequences, sequences  # noqa: E402
 from utfproof.shapes import Shape  # noqa: E402
 from utfproof.weights import read_tensors  # noqa: E402
 
@@ -124,7 +124,7 @@ def test_without_disguise_it_is_read_and_the_evidence_said(options):
     assert verdict.endswith("sequences of lengths 1 to 16, with all 600 token ids, in batches of at most 32")
     assert "the forward pass of Model in float64 and evaluation mode on " in verdict
     assert embed_model(found).agrees
-    assert len(ordinary_tokens(found)) == ("row" in options)
+    assert len(random_sequences(found, 3, 0)) == 3 + ("row" in options)
 
 
 def test_a_large_vocabulary_is_sampled_within_a_limit():

@@ -62,7 +62,7 @@ def export(
     seen = facts.get("attention", attention) or "causal"
     if attention not in (None, seen):
         raise MalformedInput(f"--attention {attention} contradicts the embedding, which says {seen}")
-    kernel = read_kernel(seen, machine.shape.heads, machine.shape.head_dim)
+    kernel = read_kernel(seen, machine.shape.heads, machine.shape.head_dim, machine.shape.layers)
     if not isinstance(kernel, SoftmaxAttention | ModelAttention):
         raise MalformedInput("matrices from outside cannot be exported; choose softmax, scaled, causal or window:W")
     limits = read_limits(facts, tokens)

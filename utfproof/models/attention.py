@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import math
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
@@ -30,6 +30,10 @@ class Rotary:
     sin: np.ndarray
     adjacent: bool
 
+    def __post_init__(self) -> None:
+        if self.cos.ndim != 2 or self.cos.shape != self.sin.shape or not np.isfinite([self.cos, self.sin]).all():
+            raise MalformedInput(f"rotations of shapes {self.cos.shape} and {self.sin.shape}, expected finite [P, r]")
+
     def __call__(self, x: Array, positions: np.ndarray) -> Array:
         """x [..., n, d] at positions [n]."""
         r = self.cos.shape[1]
@@ -48,7 +52,7 @@ class LayerAttention:
 
     causal: position i sees j <= i only; window: |i - j| < window only; cap: logits z become cap tanh(z / cap); bias [H, P, P]:
     added to the logits by head and positions (ALiBi, relative positions), -inf where a key is hidden; rotary: queries and keys
-    are turned first.
+    are turned first. MalformedInput for values that cannot be.
     """
 
     causal: bool = False
@@ -56,6 +60,14 @@ class LayerAttention:
     cap: float | None = None
     bias: np.ndarray | None = None
     rotary: Rotary | None = None
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.causal, bool) or not (self.cap is None or 0 < abs(self.cap) < math.inf):
+            raise MalformedInput(f"causal {self.causal!r}, logits capped at {self.cap!r}")
+        b = self.bias
+        if b is not None and (b.ndim != 3 or not b.size or b.shape[1] != b.shape[2] or np.isnan(b).any()):
+            raise MalformedInput(f"a bias of shape {list(b.shape)}, expected [H, P, P] without NaN")
+        SoftmaxAttention(causal=self.causal, window=self.window)  # whether the window is one
 
     @property
     def plain(self) -> SoftmaxAttention | None:
@@ -88,38 +100,6 @@ class LayerAttention:
             logits = logits + like(logits, np.where(shown, added, 0.0))
         return softmax(logits, seen)
 
-    def document(self) -> dict[str, Any]:
-        """For JSON."""
-        rotary = None
-        if self.rotary is not None:
-            rotary = [self.rotary.cos.tolist(), self.rotary.sin.tolist(), self.rotary.adjacent]
-        bias = None if self.bias is None else self.bias.tolist()
-        return {"causal": self.causal, "window": self.window, "cap": self.cap, "bias": bias, "rotary": rotary}
-
-    @staticmethod
-    def of_document(document: Any) -> LayerAttention:
-        """The inverse of `document`. ValueError, KeyError or TypeError for other documents."""
-        causal, window, cap, bias, turned = (document[name] for name in ("causal", "window", "cap", "bias", "rotary"))
-        if not isinstance(causal, bool) or not (window is None or (type(window) is int and window > 0)):
-            raise ValueError(f"causal {causal!r}, window {window!r}"[:80])
-        if cap is not None and not (0 < abs(float(cap)) < math.inf):
-            raise ValueError(f"cap {cap!r}"[:80])
-        rotary = None
-        if turned is not None:
-            cos, sin = _table(turned[0], 2), _table(turned[1], 2)
-            if cos.shape != sin.shape or not np.isfinite([cos, sin]).all():
-                raise ValueError(f"rotations of shapes {cos.shape} and {sin.shape}")
-            rotary = Rotary(cos, sin, bool(turned[2]))
-        return LayerAttention(causal, window, cap, None if bias is None else _table(bias, 3), rotary)
-
-    def unfit(self, heads: int, head_dim: int) -> str:
-        """Why heads as these have no such attention; "" where they have."""
-        if self.bias is not None and self.bias.shape != (heads, *self.bias.shape[-1:] * 2):
-            return f"the stored attention has a bias of shape {list(self.bias.shape)}, expected [{heads}, P, P]"
-        if self.rotary is not None and 2 * self.rotary.cos.shape[1] > head_dim:
-            return f"the stored attention rotates {2 * self.rotary.cos.shape[1]} coordinates, of heads of dimension {head_dim}"
-        return ""
-
     def words(self) -> str:
         """For people."""
         parts = ["causal" if self.causal else "both ways"]
@@ -130,14 +110,6 @@ class LayerAttention:
             kind = "adjacent" if self.rotary.adjacent else "half-way"
             parts.append(f"rotary on {2 * self.rotary.cos.shape[1]} coordinates, {kind} pairs")
         return ", ".join(parts)
-
-
-def _table(given: Any, axes: int) -> np.ndarray:
-    """A table of a document with this many axes. ValueError or TypeError for anything else."""
-    table = np.array(given, dtype=np.float64)
-    if table.ndim != axes or not table.size or np.isnan(table).any():
-        raise ValueError(f"a table of shape {table.shape}")
-    return table
 
 
 @dataclass(frozen=True, eq=False)
@@ -156,11 +128,16 @@ class ModelAttention:
     def __call__(self, queries: Array, keys: Array, positions: Array, *, layer: int, head: int) -> Array:
         return self.layers[layer].matrix(queries, keys, np.asarray(positions), head)
 
-    def unfit(self, heads: int, head_dim: int, layers: int | None = None) -> str:
-        """Why a model of this shape has no such attention; "" where it has."""
-        if not self.layers or layers not in (None, len(self.layers)):
-            return f"the stored attention is of {len(self.layers)} layers, {layers or 'at least one'} expected"
-        return next(filter(None, (layer.unfit(heads, head_dim) for layer in self.layers)), "")
+    def require_fit(self, heads: int, head_dim: int, layers: int) -> None:
+        """MalformedInput where a model of this shape has no such attention."""
+        if len(self.layers) != layers:
+            raise MalformedInput(f"the attention is of {len(self.layers)} layers, expected {layers}")
+        for layer in self.layers:
+            if layer.bias is not None and len(layer.bias) != heads:
+                raise MalformedInput(f"the attention has a bias of {len(layer.bias)} heads, expected {heads}")
+            if layer.rotary is not None and 2 * layer.rotary.cos.shape[1] > head_dim:
+                turned = 2 * layer.rotary.cos.shape[1]
+                raise MalformedInput(f"the attention rotates {turned} coordinates, of heads of dimension {head_dim}")
 
     def in_blocks(self, blocks: int) -> ModelAttention:
         """For a host that has `blocks` layers in the place of each of the model's."""
@@ -178,11 +155,11 @@ class ModelAttention:
         return each[0] if len(set(each)) == 1 else "; ".join(f"layer {i}: {text}" for i, text in enumerate(each))
 
 
-def attention_kernel(text: str) -> SoftmaxAttention:
-    """A kernel that is said on the command line: softmax, causal, window:W or a combination. The scale is in W_Q already."""
+def layer_attention(text: str) -> LayerAttention:
+    """What the command line says: softmax, causal, window:W or a combination. The scale is in W_Q already."""
     kernel = parse_kernel(text, 1, 2)
-    plain = SoftmaxAttention(causal=getattr(kernel, "causal", False), window=getattr(kernel, "window", None))
-    if kernel != plain:
+    plain = LayerAttention(getattr(kernel, "causal", False), getattr(kernel, "window", None))
+    if kernel != plain.plain:
         raise MalformedInput(
             f"attention {text!r}: imported models take softmax, causal, window:W or a combination (their scale is in W_Q)"
         )
@@ -195,21 +172,26 @@ Kernel = SoftmaxAttention | ModelAttention
 
 def write_kernel(kernel: Kernel) -> str:
     """The text that metadata store: the command line's name of a plain kernel, JSON for others."""
-    if isinstance(kernel, ModelAttention):
-        return json.dumps([layer.document() for layer in kernel.layers], separators=(",", ":"))
-    parts = ["causal"] if kernel.causal else []
-    parts += [] if kernel.window is None else [f"window:{kernel.window}"]
-    return "+".join(parts) or "softmax"
+    if isinstance(kernel, SoftmaxAttention):
+        return kernel.written()
+    return json.dumps([asdict(layer) for layer in kernel.layers], default=np.ndarray.tolist, separators=(",", ":"))
 
 
-def read_kernel(text: str, heads: int, head_dim: int) -> Any:
+def read_kernel(text: str, heads: int, head_dim: int, layers: int) -> Any:
     """The kernel that `write_kernel` wrote, or that a command-line name means. MalformedInput otherwise."""
     if not text.startswith("["):
         return parse_kernel(text, heads, head_dim)
     try:
-        kernel = ModelAttention(tuple(LayerAttention.of_document(layer) for layer in json.loads(text)))
+        kernel = ModelAttention(tuple(_layer(**document) for document in json.loads(text)))
     except (ValueError, KeyError, TypeError, OverflowError, RecursionError) as error:
         raise MalformedInput(f"the stored attention is not one that this package writes: {error}") from error
-    if reason := kernel.unfit(heads, head_dim):
-        raise MalformedInput(reason)
+    kernel.require_fit(heads, head_dim, layers)
     return kernel
+
+
+def _layer(*, bias: Any, rotary: Any, **others: Any) -> LayerAttention:
+    """A layer's attention from JSON. ValueError, KeyError or TypeError for anything else."""
+    if rotary is not None:
+        cos, sin = (np.array(rotary[name], dtype=np.float64) for name in ("cos", "sin"))
+        rotary = Rotary(cos, sin, bool(rotary["adjacent"]))
+    return LayerAttention(**others, bias=None if bias is None else np.array(bias, dtype=np.float64), rotary=rotary)

@@ -186,8 +186,7 @@ def _stored(name: str, matrices: tuple[Any, ...]) -> dict[str, np.ndarray]:
 def _layers(kernel: Kernel, shape: Shape) -> tuple[LayerAttention, ...]:
     """Each layer's attention. MalformedInput where it is not for this shape, NotDefined for ALiBi and RoPE."""
     if isinstance(kernel, ModelAttention):
-        if reason := kernel.unfit(shape.heads, shape.head_dim, shape.layers):
-            raise MalformedInput(reason)
+        kernel.require_fit(shape.heads, shape.head_dim, shape.layers)
         return kernel.layers
     if kernel != SoftmaxAttention(kernel.scale, kernel.causal, kernel.window):
         raise NotDefined("modules are exported for softmax attention with a scale, a causal mask and a window")

@@ -8,7 +8,7 @@ import numpy as np
 
 from utfproof.attention import visible
 from utfproof.errors import MalformedInput
-from utfproof.models.attention import LayerAttention, ModelAttention, attention_kernel
+from utfproof.models.attention import LayerAttention, ModelAttention, layer_attention
 from utfproof.models.families import LAYOUTS, MASKS, read_arrays, recognise
 from utfproof.models.reading import ANY_LENGTH, Reading, biased_target
 from utfproof.models.tensors import layer_prefixes
@@ -66,9 +66,9 @@ def import_model(
         raise file.refuse(f"tensors named {layout.readers[0]} do not say what the model computes: pass {LIVE}")
     said = _metadata(file)
     if attention is not None:
-        kernel = attention_kernel(attention)
-        _say(file, said, "attention_dir", "causal" if kernel.causal else "bidirectional", "--attention")
-        _say(file, said, "window", str(kernel.window or 0), "--attention")
+        layer = layer_attention(attention)
+        _say(file, said, "attention_dir", "causal" if layer.causal else "bidirectional", "--attention")
+        _say(file, said, "window", str(layer.window or 0), "--attention")
     if heads is not None:
         _say(file, said, "heads", str(heads), "--heads")
     if "residual" not in layout.asked:

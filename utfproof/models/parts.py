@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from utfproof.errors import MalformedInput
-from utfproof.models.attention import LayerAttention, ModelAttention, attention_kernel
+from utfproof.models.attention import LayerAttention, ModelAttention, layer_attention
 from utfproof.models.live import confirmed
 from utfproof.models.modules import TWIN, in_float64, module_outputs
 from utfproof.models.reading import ANY_LENGTH, BY_MATRICES, Reading, biased_target
@@ -120,10 +120,7 @@ def _fitting(value: Any, name: str, shape: tuple[int, ...]) -> np.ndarray:
 
 def _attention(given: Any, layers: int, heads: int, head_dim: int) -> ModelAttention:
     """Each layer's attention. MalformedInput where it is not for this shape."""
-    if isinstance(given, str):
-        kernel = attention_kernel(given)
-        given = LayerAttention(kernel.causal, kernel.window)
+    given = layer_attention(given) if isinstance(given, str) else given
     found = ModelAttention((given,) * layers if isinstance(given, LayerAttention) else tuple(given))
-    if reason := found.unfit(heads, head_dim, layers):
-        raise MalformedInput(reason.replace("the stored attention", "the attention"))
+    found.require_fit(heads, head_dim, layers)
     return found

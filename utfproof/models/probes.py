@@ -30,7 +30,7 @@ WORD_PIECES = (101, 102)
 PLACES = 16
 """Positions at which special tokens are tried one by one."""
 FAR = 100.0
-"""Tokens whose rows are so many times as large as others' are left out of some sequences."""
+"""Tokens whose rows are so many times as large as the median are left out of some sequences."""
 
 
 def probes(reading: Reading, seed: int) -> Iterator[np.ndarray]:
@@ -62,117 +62,76 @@ def batches(reading: Reading, given: Iterator[np.ndarray]) -> Iterator[np.ndarra
 
 
 def sequences(reading: Reading, seed: int) -> Iterator[np.ndarray]:
-    """All of them, one by one: first those that always are tried, then others within LOGITS."""
-    drawn = _Drawn(np.random.default_rng(seed), reading.vocabulary, reading.longest)
-    rows = LOGITS // reading.shape.d_out
+    """First those that always are tried, then COVERED tokens, or as many as LOGITS allow, once each."""
+    rng, V, longest = np.random.default_rng(seed), reading.vocabulary, reading.longest
+    width, rows = min(longest, ANY_LENGTH), LOGITS // reading.shape.d_out
     every = -(-STRUCTURED // rows)
-    always = [t for number, t in enumerate(drawn.structured()) if not number % every]
-    always += [*drawn.lengths(rows // 4), *random_sequences(reading, 4, seed)]
+    always = [t[:longest] for number, t in enumerate(_structured(rng, V, width)) if not number % every]
+    beyond: Any = rng.integers(width + 1, longest + 1, 8) if longest > width else []
+    lengths = [*range(1, width + 1), *(int(n) for n in beyond), longest]
+    lengths *= 2 if 2 * sum(lengths) <= rows // 4 else 1
+    always += [*(rng.integers(0, V, n) for n in lengths), *random_sequences(reading, 4, seed)]
     yield from always
-    yield from drawn.covering(rows - sum(map(len, always)))
+    covered = rng.permutation(V)[: max(0, min(COVERED, rows - sum(map(len, always))))]
+    yield from (covered[start : start + width] for start in range(0, len(covered), width))
 
 
-class _Drawn:
-    """Sequences of at most `longest` of the tokens 0 ... V-1."""
+def _structured(rng: np.random.Generator, V: int, longest: int) -> Iterator[np.ndarray]:
+    """Copies, special tokens in every place, pairs of them, documents; some are longer than `longest`."""
 
-    def __init__(self, rng: np.random.Generator, V: int, longest: int) -> None:
-        self.rng, self.V, self.longest = rng, V, longest
-        self.special = sorted({*range(min(V, SPECIAL)), *range(max(0, V - SPECIAL), V)})
+    def some(least: int, most: int) -> list[int]:
+        return rng.integers(0, V, rng.integers(least, most)).tolist()
 
-    def some(self, n: int) -> np.ndarray:
-        """n random tokens."""
-        return self.rng.integers(0, self.V, n)
+    def one(*parts: list[int]) -> np.ndarray:
+        return np.array([token for part in parts for token in part], dtype=np.int64)
 
-    def lengths(self, rows: int) -> Iterator[np.ndarray]:
-        """Random tokens of every length up to ANY_LENGTH, twice where the rows allow it, of some beyond, and of the longest."""
-        short = range(1, min(self.longest, ANY_LENGTH) + 1)
-        beyond: Any = self.rng.integers(ANY_LENGTH + 1, self.longest + 1, 8) if self.longest > ANY_LENGTH else []
-        all_of_them = [*short, *(int(n) for n in beyond), self.longest]
-        for n in all_of_them * (2 if 2 * sum(all_of_them) <= rows else 1):
-            yield self.some(n)
-
-    def structured(self) -> Iterator[np.ndarray]:
-        """Copies, special tokens in every place, pairs of them, documents."""
-        ends = {*self.special[:SEPARATORS], *self.special[-SEPARATORS:]}
-        marks = sorted({*ends, *(t for t in WORD_PIECES if t < self.V)})
-        yield from self._copies()
-        for token in self.special:
-            yield from self._in_every_place(token)
-        for first, last in permutations(marks, 2):
-            inner = [self.some(int(n)) for n in self.rng.integers(1, 5, 2)]
-            for tokens in ([first, *inner[0], last], [first, *inner[0], last, *inner[1], last]):
-                if len(tokens) <= self.longest:
-                    yield np.array(tokens, dtype=np.int64)
-        for token in marks:
-            yield from self._documents(token)
-            yield from self._at_every_position(token)
-
-    def covering(self, rows: int) -> Iterator[np.ndarray]:
-        """COVERED tokens, or as many as these rows of logits hold, each once."""
-        covered, width = self.rng.permutation(self.V)[: max(0, min(COVERED, rows))], min(self.longest, ANY_LENGTH)
-        yield from (covered[start : start + width] for start in range(0, len(covered), width))
-
-    def _in_every_place(self, token: int) -> Iterator[np.ndarray]:
-        """A token once, twice, three times at the start, at the end, at both, in the middle, and alone."""
-        for times in range(1, min(3, self.longest) + 1):
-            many, rest = np.full(times, token), self.some(int(self.rng.integers(1, 7)))
-            half = len(rest) // 2
-            for parts in ([many], [many, rest], [rest, many], [rest[:half], many, rest[half:]], [many, rest, many]):
-                yield np.concatenate(parts)[: self.longest]
-
-    def _documents(self, separator: int) -> Iterator[np.ndarray]:
-        """One to six documents with one, two or three separators between them, and many separators."""
-        longest = min(self.longest, ANY_LENGTH)
+    special = sorted({*range(min(V, SPECIAL)), *range(max(0, V - SPECIAL), V)})
+    marks = sorted({*special[:SEPARATORS], *special[-SEPARATORS:], *(t for t in WORD_PIECES if t < V)})
+    yield from _copies(rng, V, longest)
+    for token in special:
+        for times in range(1, min(3, longest) + 1):
+            many, before, after = [token] * times, some(1, 4), some(0, 4)
+            for parts in ([many], [many, before], [before, many], [before, many, after], [many, before, many]):
+                yield one(*parts)
+    for first, last in permutations(marks, 2):
+        whole = [[first], some(1, 5), [last], some(1, 5), [last]]
+        yield from (one(*parts) for parts in (whole[:3], whole) if len(one(*parts)) <= longest)
+    for mark in marks:
         for times in (1, 2, 3):
             for count in range(1, 7):
-                parts = [[*self.some(int(self.rng.integers(1, 4))), *[separator] * times] for _ in range(count)]
-                yield np.array([token for part in parts for token in part][:longest], dtype=np.int64)
-        yield np.full(min(longest, PLACES), separator)
-
-    def _at_every_position(self, token: int) -> Iterator[np.ndarray]:
-        """The token once, at each of the first PLACES positions."""
-        for position in range(min(self.longest, PLACES)):
-            n = int(self.rng.integers(position + 1, min(self.longest, position + 4) + 1))
-            tokens = (token + self.rng.integers(1, max(2, self.V), n)) % self.V
-            tokens[position] = token
+                documents = [[*some(1, 4), *[mark] * times] for _ in range(count)]
+                yield one(*documents)[:longest]
+        yield one([mark] * min(longest, PLACES))
+        for position in range(min(longest, PLACES)):
+            tokens = one(some(position + 1, min(longest, position + 4) + 1))
+            tokens[tokens == mark] = (mark + 1) % V
+            tokens[position] = mark
             yield tokens
 
-    def _copies(self) -> Iterator[np.ndarray]:
-        """Tokens repeated once and reversed, of small periods, sorted both ways, counted up, and of few or low ids."""
-        for n in sorted({min(n, self.longest) for n in (4, 6, 9, 16, ANY_LENGTH)}):
-            tokens, half = self.some(n), self.some((n + 1) // 2)
-            yield np.concatenate([half, half])[:n]
-            yield np.concatenate([half, half[::-1][n % 2 :]])
-            yield np.sort(tokens)
-            yield np.sort(tokens)[::-1]
-            yield (tokens[0] + np.arange(n)) % self.V
-            yield self.rng.integers(0, min(self.V, SPECIAL), n)
-            for few in (2, 3, 4):
-                yield np.resize(tokens[:few], n)
-                yield self.rng.choice(tokens[:few], n)
+
+def _copies(rng: np.random.Generator, V: int, longest: int) -> Iterator[np.ndarray]:
+    """Tokens repeated once and reversed, of small periods, sorted both ways, counted up, and of few or low ids."""
+    for n in sorted({min(n, longest) for n in (4, 6, 9, 16, ANY_LENGTH)}):
+        tokens, half = rng.integers(0, V, n), rng.integers(0, V, (n + 1) // 2)
+        yield np.concatenate([half, half])[:n]
+        yield np.concatenate([half, half[::-1][n % 2 :]])
+        yield np.sort(tokens)
+        yield np.sort(tokens)[::-1]
+        yield (tokens[0] + np.arange(n)) % V
+        yield rng.integers(0, min(V, SPECIAL), n)
+        for few in (2, 3, 4):
+            yield np.resize(tokens[:few], n)
+            yield rng.choice(tokens[:few], n)
 
 
 def random_sequences(reading: Reading, count: int, seed: int) -> list[np.ndarray]:
-    """`count` random sequences of tokens: lengths 1, 2, the longest, then random ones. Where tokens' rows are of very different
-    sizes, one more of the longest for each set of `ordinary_tokens`."""
-    rng = np.random.default_rng(seed)
-    longest = reading.longest
+    """`count` random sequences of tokens: lengths 1, 2, the longest, then random ones. Where some tokens' rows are FAR larger
+    than the median, one more of the longest without them: such a row draws all attention to it, or drives all away."""
+    rng, longest = np.random.default_rng(seed), reading.longest
     lengths = [longest, 1, min(2, longest)][:count]
     lengths += [int(n) for n in rng.integers(1, longest + 1, max(0, count - len(lengths)))]
+    rows = np.abs(reading.target.W_E)[: reading.vocabulary * (reading.positions if reading.ids is not None else 1)]
+    sizes = rows.reshape(reading.vocabulary, -1).max(axis=1)
+    ordinary = np.flatnonzero(sizes <= FAR * np.median(sizes))
     drawn = [rng.integers(0, reading.vocabulary, n) for n in lengths]
-    return drawn + [rng.choice(tokens, longest) for tokens in ordinary_tokens(reading)]
-
-
-def ordinary_tokens(reading: Reading) -> list[np.ndarray]:
-    """Sets of the tokens with the smaller rows: half of them all, a quarter, ..., wherever that leaves out rows that are FAR
-    larger than those that are left. A row that is far larger than others draws all attention to it, or drives all away."""
-    rows = np.abs(reading.target.W_E)
-    rows = (rows if reading.ids is not None else rows[: reading.vocabulary]).reshape(reading.vocabulary, -1).max(axis=1)
-    order = np.argsort(rows, kind="stable")
-    sets, count, largest = [], len(order) // 2, float(rows.max(initial=0.0))
-    while count:
-        if FAR * rows[order[count - 1]] <= largest:
-            sets.append(order[:count])
-            largest = float(rows[order[count - 1]])
-        count //= 2
-    return sets
+    return drawn if len(ordinary) == len(sizes) else [*drawn, rng.choice(ordinary, longest)]
