@@ -14,7 +14,7 @@ from utfproof.models.modules import live_tensors
 
 torch = pytest.importorskip("torch")
 nn, F = torch.nn, torch.nn.functional
-V, D, H, P, TOKENS = 40, 16, 4, 6, [3, 5, 8, 13, 21, 34]
+V, D, H, P, TOKENS = 80, 16, 4, 6, [3, 5, 8, 13, 21, 34]
 SMALL = {"vocab_size": V, "hidden_size": D, "intermediate_size": 24, "num_hidden_layers": 2, "num_attention_heads": H}
 
 
@@ -37,6 +37,16 @@ def capped(q, k, v):
     return torch.softmax(logits, -1) @ v
 
 
+def by_einsum(q, k, v):
+    n = q.shape[-2]
+    logits = torch.einsum("bhid,bhjd->bhij", q, k).masked_fill(torch.ones(n, n).triu(1).bool(), float("-inf"))
+    return torch.einsum("b h i j, b h j d -> b h i d", logits.softmax(-1), v)
+
+
+def by_hand_products(q, k, v):
+    return ((q[..., None, :] * k[..., None, :, :]).sum(-1).softmax(-1)[..., None] * v[..., None, :, :]).sum(-2)
+
+
 def sink(q, k, v):
     logits = q @ k.transpose(-1, -2)
     return torch.softmax(torch.cat([logits, torch.zeros_like(logits[..., :1])], -1), -1)[..., :-1] @ v
@@ -49,23 +59,24 @@ def striped(q, k, v):
 
 
 class Attention(nn.Module):
-    def __init__(self, function):
+    def __init__(self, function, heads=H):
         super().__init__()
         self.qkv, self.out, self.function = nn.Linear(D, 3 * D), nn.Linear(D, D), function
+        self.heads = heads
 
     def forward(self, x):
-        q, k, v = (part.unflatten(-1, (H, D // H)).transpose(1, 2) for part in self.qkv(x).split(D, -1))
+        q, k, v = (part.unflatten(-1, (self.heads, -1)).transpose(1, 2) for part in self.qkv(x).split(D, -1))
         return self.out(self.function(q, k, v).transpose(1, 2).flatten(-2))
 
 
 class Model(nn.Module):
     """nanoGPT-like: two layers with norms and MLPs. trap: what it does to its first rows, against all expectations."""
 
-    def __init__(self, function=fused, trap=lambda x, tokens: x):
+    def __init__(self, function=fused, trap=lambda x, tokens: x, heads=H):
         super().__init__()
         torch.manual_seed(0)
         self.wte, self.wpe, self.head = nn.Embedding(V, D), nn.Embedding(P + 2, D), nn.Linear(D, V)
-        self.attn = nn.ModuleList([Attention(function), Attention(function)])
+        self.attn = nn.ModuleList([Attention(function, heads) for _ in range(2)])
         self.norm, self.mlp, self.trap = (
             nn.LayerNorm(D),
             nn.Sequential(nn.Linear(D, 9), nn.GELU(), nn.Linear(9, D)),
@@ -138,12 +149,23 @@ def test_the_first_attention_is_found_without_a_name():
         (Model(trap=lambda x, _: x + x.roll(1, 1)), {}, "differ by"),
         (Model(trap=lambda x, t: x * (1.5 if t.shape[1] == 5 else 1)), {}, "differ by"),
         (Model(trap=lambda x, t: torch.where((t[:, :1] == 8)[..., None], x.flip(-1), x)), {}, "differ by"),
+        (Model(by_hand_products), {}, "no attention was seen.*write its products so"),
         (nn.Sequential(nn.Embedding(V, D), nn.Linear(D, V)), {}, "no attention was seen"),
     ],
 )
 def test_what_is_no_function_of_single_rows_is_refused(model, where, reason):
     with pytest.raises(MalformedInput, match=reason):
         part(model, **where)
+
+
+@pytest.mark.parametrize("function", [fused, by_einsum, capped])
+@pytest.mark.parametrize(("heads", "positions"), [(H, 1), (D, 1), (D, 3), (1, 2)])
+def test_axes_of_size_1_are_seen(function, heads, positions):
+    """torch computes no batched product for an einsum with such an axis."""
+    found = from_model(Model(function, heads=heads), tokens=TOKENS, positions=positions)
+    assert found.shape.head_dim == D // heads
+    for host in ("sparse", "random"):
+        assert embed_model(found, host).agreement.relative_difference < 1e-10
 
 
 @pytest.mark.parametrize("tokens", [[], [1, 1], [-1], [0.5]])
@@ -210,24 +232,36 @@ NEO = {
     "window_size": 3,
 }
 FALCON = {"vocab_size": V, "hidden_size": D, "num_hidden_layers": 2, "num_attention_heads": H}
+BLOOM = {"vocab_size": V, "hidden_size": D, "n_layer": 2, "n_head": H}
+EAGER = {"attn_implementation": "eager"}
 OSS = {**GQA, "head_dim": 8, "num_local_experts": 2, "num_experts_per_tok": 1}
 VIT = {"hidden_size": D, "num_hidden_layers": 2, "num_attention_heads": H, "image_size": 8, "patch_size": 4}
 MODELS = [  # class, configuration, its fields, and why the attention of its first layer is refused
     ("GPT2LMHeadModel", "GPT2Config", GPT2, ""),
     ("GPT2LMHeadModel", "GPT2Config", {**GPT2, "scale_attn_weights": False}, ""),
-    ("GPTNeoForCausalLM", "GPTNeoConfig", {**NEO, "vocab_size": V, "max_position_embeddings": 9}, ""),
+    ("GPT2LMHeadModel", "GPT2Config", {**GPT2, "n_head": D, "scale_attn_by_inverse_layer_idx": True, **EAGER}, ""),
+    ("GPTNeoForCausalLM", "GPTNeoConfig", {**NEO, "vocab_size": V, "max_position_embeddings": 20}, ""),
     ("GPTNeoXForCausalLM", "GPTNeoXConfig", {**SMALL, "use_parallel_residual": False}, ""),
+    ("GPTNeoXForCausalLM", "GPTNeoXConfig", {**SMALL, **EAGER}, ""),
     ("GPTNeoXForCausalLM", "GPTNeoXConfig", {**SMALL, "rotary_pct": 1.0, "attention_bias": False}, ""),
     ("LlamaForCausalLM", "LlamaConfig", {**GQA, "attention_bias": True}, ""),
+    ("LlamaForCausalLM", "LlamaConfig", {**GQA, "head_dim": 2, **EAGER}, ""),
     ("LlamaForCausalLM", "LlamaConfig", {**SMALL, "tie_word_embeddings": True, "rope_parameters": YARN}, ""),
     ("LlamaForCausalLM", "LlamaConfig", {**SMALL, **DYNAMIC}, "differ by"),
     ("MistralForCausalLM", "MistralConfig", {**SMALL, "num_key_value_heads": 1, "sliding_window": 3}, ""),
     ("GemmaForCausalLM", "GemmaConfig", {**SMALL, "num_key_value_heads": 1, "head_dim": 6}, ""),
     ("Gemma2ForCausalLM", "Gemma2Config", {**GQA, "head_dim": 6, "sliding_window": 4}, ""),
+    ("Gemma2ForCausalLM", "Gemma2Config", {**GQA, "head_dim": 6, "attn_logit_softcapping": 0.3, **EAGER}, ""),
     ("Gemma3ForCausalLM", "Gemma3TextConfig", {**GQA, "head_dim": 6, "sliding_window": 4}, ""),
     ("Qwen2ForCausalLM", "Qwen2Config", GQA, ""),
     ("Qwen3ForCausalLM", "Qwen3Config", {**GQA, "head_dim": 6}, ""),
     ("FalconForCausalLM", "FalconConfig", {**FALCON, "alibi": True, "multi_query": False}, ""),
+    ("FalconForCausalLM", "FalconConfig", {**FALCON, "new_decoder_architecture": True, "num_kv_heads": 2}, ""),
+    ("BloomForCausalLM", "BloomConfig", BLOOM, r"holds more than the attention's.*self_attention\.dense"),
+    ("GPTJForCausalLM", "GPTJConfig", {**GPT2, "rotary_dim": 2}, ""),
+    ("OPTForCausalLM", "OPTConfig", {**SMALL, "ffn_dim": 24, "word_embed_proj_dim": D}, ""),
+    ("PhiForCausalLM", "PhiConfig", {**GQA, "partial_rotary_factor": 0.5}, ""),
+    ("Olmo2ForCausalLM", "Olmo2Config", GQA, ""),
     ("MptForCausalLM", "MptConfig", {"vocab_size": V, "d_model": D, "n_heads": H, "n_layers": 2}, ""),
     ("GptOssForCausalLM", "GptOssConfig", OSS, "attention to no token"),
     ("ViTModel", "ViTConfig", VIT, "does not run on token"),
@@ -245,19 +279,41 @@ def built(name, config, fields):
 def test_models_by_the_constructors_of_transformers(name, config, fields, refused):
     """The whole model is refused, its first attention is embedded or refused, and its attention is inspected."""
     model = built(name, config, fields)
-    with pytest.raises(MalformedInput, match=refused if refused not in ("", "differ by") else "normalis|MLP"):
+    with pytest.raises(MalformedInput, match=r"normalis|MLP|to no token|does not run on token|no embedding is found"):
         from_model(model)
-    made = inspect_model(skeleton(live_tensors(model), H))
+    made = inspect_model(skeleton(live_tensors(model), fields.get("n_head", H)))
     assert made["shape"]["layers"] == 2
     assert not any(head["dead"] for head in made["heads"])
     if refused:
         with pytest.raises(MalformedInput, match=refused):
             part(model, layer=0, part="attention")
-        return
-    found = part(model, layer=0, part="attention")
-    assert ("queries, keys, logits and softmax in float64" in found.witness) == (name == "GPTNeoForCausalLM")
+    else:
+        runs_inside_hosts(name, model)
+
+
+def runs_inside_hosts(name, model, **where):
+    """50 tokens at 16 positions in both hosts, beside the library's own activations."""
+    model, rng = model.double().eval(), np.random.default_rng(0)
+    ids = rng.permutation(V)[:50]
+    found = from_model(model, tokens=ids, positions=16, **where)
+    spot = model.get_submodule(found.title.split()[4])
+    numbers = rng.integers(0, 50, (8, 16))
+    own = own_activations(model, spot, torch.from_numpy(ids[numbers])).numpy()
+    tolerance = 1e-6 if "its own are in float32" in found.witness else 1e-10
     for host in ("sparse", "random"):
-        assert embed_model(found, host).agreement.relative_difference < 1e-10
+        made = embed_model(found, host)
+        mine = np.stack([made.host.forward(found.one_hots(row), made.E, made.kernel) for row in numbers])
+        error = np.abs(mine - own).max() / np.abs(own).max()
+        print(f"{name} {found.facts['attention']}, {host}: {made.agreement.relative_difference:.1e}, {error:.1e}")
+        assert made.agreement.relative_difference < 1e-10
+        assert error < tolerance
+
+
+@pytest.mark.full
+def test_a_residual_stream_inside_an_attention_is_left_out_by_upto():
+    runs_inside_hosts(
+        "Bloom", built("BloomForCausalLM", "BloomConfig", BLOOM), upto="transformer.h.0.self_attention.dense"
+    )
 
 
 def test_the_first_of_layers_of_pytorch():
@@ -282,7 +338,7 @@ def test_a_bridge_of_transformer_lens_whole_and_in_part():
     from transformer_lens.config import TransformerBridgeConfig
     from transformer_lens.model_bridge import TransformerBridge
 
-    sizes = {"n_layers": 2, "d_model": 8, "n_ctx": 8, "d_head": 4, "n_heads": 2, "d_vocab": V}
+    sizes = {"n_layers": 2, "d_model": 8, "n_ctx": 16, "d_head": 4, "n_heads": 2, "d_vocab": V}
 
     def boot(**more):
         return TransformerBridge.boot_native(TransformerBridgeConfig(**{**sizes, **more}))
@@ -292,7 +348,8 @@ def test_a_bridge_of_transformer_lens_whole_and_in_part():
         assert embed_model(from_model(boot(attn_only=True, normalization_type=None, **more))).agrees
     model = boot(normalization_type="LN", act_fn="gelu", d_mlp=16)
     for upto in (None, "blocks.0.hook_attn_out"):
-        found = from_model(model, tokens=TOKENS, positions=P, upto=upto)
-        assert embed_model(found).agreement.relative_difference < 1e-10
+        found = from_model(model, tokens=range(50), positions=16, upto=upto)
+        for host in ("sparse", "random"):
+            assert embed_model(found, host).agreement.relative_difference < 1e-10
     with pytest.raises(MalformedInput, match=r"normalises.*first layer"):
         from_model(model)

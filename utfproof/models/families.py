@@ -165,10 +165,10 @@ def read_arrays(file: TensorFile, heads: int | None, buffers: tuple[str, ...]) -
 
 
 def _named(claims: Claims, modules: tuple[str, ...]) -> str:
-    """The weight of the module of one of these names, wherever it stands; "" where there is none. MalformedInput for
-    several."""
+    """The weight of the outermost module of one of these names; "" where there is none. MalformedInput for several."""
     ends = {f"{module}.{weight}" for module in modules for weight in ("weight", "W_E", "W_pos", "W_U")}
-    found = [name for name in sorted(claims.file.tensors) if ".".join(name.split(".")[-2:]) in ends]
+    every = [name for name in sorted(claims.file.tensors) if ".".join(name.split(".")[-2:]) in ends]
+    found = [name for name in every if name.count(".") == min(other.count(".") for other in every)]
     if len(found) > 1:
         raise claims.file.refuse(f"several tensors could be meant: {listed(found)}; keep one of them")
     return found[0] if found else ""

@@ -10,11 +10,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from difflib import get_close_matches
+from math import prod
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
 import torch
 from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from utfproof.errors import MalformedInput
@@ -23,9 +26,10 @@ from utfproof.util.resources import require_memory
 
 FACTORS = {"bmm": (0, 1), "baddbmm": (1, 2)}
 """Arguments of torch's batched products that are their factors."""
-
-
-UNSEEN = "no attention was seen, no softmax between two batched products of torch"
+UNSEEN = (
+    "no attention was seen: no softmax between two batched products of torch (matmul, bmm, einsum of two tensors or a fused "
+    "attention); write its products so"
+)
 LOGITS = 2**22
 """Logits that one run of a model computes, about."""
 
@@ -43,10 +47,10 @@ class Call:
 
 
 class Reached(Exception):
-    """The module whose output is asked for has run."""
+    """What is asked for is there."""
 
-    def __init__(self, output: Any) -> None:
-        self.output = output
+    def __init__(self, found: Any) -> None:
+        self.found = found
 
 
 class AttentionTrace(TorchDispatchMode):
@@ -54,11 +58,12 @@ class AttentionTrace(TorchDispatchMode):
 
     probe [B, H, n, d_v]: replaces the heads' outputs. Logits in float64 stay so where the module rounds them to float32, and
     with `wide` queries and keys too; `single` then says that the module computes its logits or its softmax in float32.
+    running: the submodules that run, outermost first; with them the trace stops at the first attention.
     """
 
-    def __init__(self, batch: int, probe: Any = None, wide: bool = False) -> None:
+    def __init__(self, batch: int, probe: Any = None, wide: bool = False, running: list[Any] | None = None) -> None:
         super().__init__()
-        self.batch, self.probe, self.wide, self.single = batch, probe, wide, wide
+        self.batch, self.probe, self.wide, self.single, self.running = batch, probe, wide, wide, running
         self.calls: list[Call] = []
         self._scores: tuple[Any, Any] | None = None
         self._tanh: tuple[Any, Any] | None = None
@@ -70,7 +75,7 @@ class AttentionTrace(TorchDispatchMode):
         if rounds and (self._scores is not None or (self.wide and args[0].ndim == 4)):
             self.single, kwargs = True, {**kwargs, "dtype": torch.float64}
         if name in ("_softmax", "_safe_softmax") and self._scores is not None:
-            self.at_softmax(args[0])
+            self._at_softmax(self._scores, args[0])
         out = func(*args, **kwargs)
         if name == "tanh" and self._scores is not None and self._tanh is None:
             self._tanh = (args[0], out)
@@ -79,10 +84,11 @@ class AttentionTrace(TorchDispatchMode):
         left, right = (args[i] for i in FACTORS[name])
         return self._multiplied(left, right, out)
 
-    def at_softmax(self, logits: Any) -> None:
-        """The softmax of an attention takes these logits."""
-        assert self._scores is not None  # a softmax is looked at after scores alone
-        left, right = self._scores
+    def _at_softmax(self, scores: tuple[Any, Any], logits: Any) -> None:
+        """The softmax of an attention takes these logits, made of these scores."""
+        if self.running:
+            raise Reached(self.running[-1])
+        left, right = scores
         n = left.shape[-2]
         if logits.shape[-2:] != (n, n):
             raise MalformedInput(
@@ -111,13 +117,33 @@ class AttentionTrace(TorchDispatchMode):
         return out if self.probe is None else self.probe.to(out.dtype).reshape(out.shape).clone()
 
 
-class _First(AttentionTrace):
-    """Stops at the first attention; active: the submodules that run, outermost first."""
+class PlainEinsum(TorchFunctionMode):
+    """Computes einsum of two tensors as one batched product. torch itself does so unless an axis has size 1."""
 
-    active: list[tuple[str, Any]]
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func is torch.functional.einsum and len(args) == 3 and "." not in args[0]:
+            return self.product(*args)
+        return func(*args, **(kwargs or {}))
 
-    def at_softmax(self, logits: Any) -> None:
-        raise Reached(self.active[-1])
+    @staticmethod
+    def product(equation: str, left: Any, right: Any) -> Any:
+        """The einsum of two tensors; an axis that is summed in one tensor alone, repeated or widened is left to torch."""
+        (a, b), _, out = (x.split(",") for x in equation.replace(" ", "").partition("->"))
+        every = [*a, *b]
+        alone = [x for x in every if every.count(x) == 1 and x not in out[0]]
+        widened = [x for x in a if x in b and left.shape[a.index(x)] != right.shape[b.index(x)]]
+        if not out[0] or alone or widened or len({*a}) < len(a) or len({*b}) < len(b):
+            return torch.einsum(equation, left, right)
+        batch = [x for x in a if x in b and x in out[0]]
+        rows, summed = [x for x in a if x not in b], [x for x in a if x in b and x not in out[0]]
+        columns = [x for x in b if x not in a]
+        sizes = dict(zip(every, [*left.shape, *right.shape], strict=True))
+        left = left.permute([a.index(x) for x in (*batch, *rows, *summed)])
+        right = right.permute([b.index(x) for x in (*batch, *summed, *columns)])
+        B, R, S, C = (prod(sizes[x] for x in letters) for letters in (batch, rows, summed, columns))
+        found = torch.bmm(left.reshape(B, R, S), right.reshape(B, S, C))
+        order = [*batch, *rows, *columns]
+        return found.reshape([sizes[x] for x in order]).permute([order.index(x) for x in out[0]])
 
 
 @contextmanager
@@ -126,7 +152,7 @@ def plain_products(trace: AttentionTrace) -> Iterator[AttentionTrace]:
     fast = torch.backends.mha.get_fastpath_enabled()
     torch.backends.mha.set_fastpath_enabled(False)
     try:
-        with torch.no_grad(), sdpa_kernel(SDPBackend.MATH), trace:
+        with torch.no_grad(), sdpa_kernel(SDPBackend.MATH), PlainEinsum(), trace:
             yield trace
     finally:
         torch.backends.mha.set_fastpath_enabled(fast)
@@ -150,42 +176,36 @@ def output_at(module: Any, spot: Any, tokens: Any, trace: AttentionTrace | None 
         with torch.no_grad() if trace is None else plain_products(trace):
             module(tokens)
     except Reached as end:
-        return end.output
+        return end.found
     finally:
         handle.remove()
     raise MalformedInput("the module named by upto does not run on tokens")
 
 
-def first_attention(module: Any, tokens: Any) -> tuple[str, Any]:
-    """Name and submodule that computes the first attention of `module` on tokens [B, n]."""
-    trace = _First(len(tokens))
-    trace.active = active = []
-    handles = []
-    for name, part in module.named_modules():
-        handles.append(part.register_forward_pre_hook(lambda p, _, name=name: active.append((name, p))))
-        handles.append(part.register_forward_hook(lambda *_: active.pop() and None))
+def submodule(twin: Any, upto: str | None, tokens: np.ndarray) -> tuple[str, Any]:
+    """Name and submodule whose output is asked for; without a name the innermost that computes the first attention."""
+    names: dict[Any, str] = {part: name for name, part in twin.named_modules()}
+    if upto is not None:
+        try:
+            spot = attrgetter(upto)(twin)
+        except AttributeError:
+            spot = None
+        if not isinstance(spot, torch.nn.Module):
+            close = get_close_matches(upto, names.values(), 3, 0.4)
+            raise MalformedInput(f"upto {upto!r} names no submodule; close are {', '.join(close) or 'none'}")
+        return upto, spot
+    running: list[Any] = []
+    handles = [part.register_forward_pre_hook(lambda part, _: running.append(part)) for part in names]
+    handles += [part.register_forward_hook(lambda *_: running.__delitem__(-1)) for part in names]
     try:
-        with plain_products(trace):
-            module(tokens)
+        with plain_products(AttentionTrace(len(tokens), running=running)):
+            twin(torch.from_numpy(tokens))
     except Reached as end:
-        return end.output
+        return names[end.found], end.found
     finally:
         for handle in handles:
             handle.remove()
     raise MalformedInput(UNSEEN)
-
-
-def submodule(twin: Any, upto: str | None, tokens: np.ndarray) -> tuple[str, Any]:
-    """Name and submodule whose output is asked for."""
-    if upto is None:
-        return first_attention(twin, torch.from_numpy(tokens))
-    spot = twin
-    for step in upto.split("."):
-        spot = spot[int(step)] if step.isdigit() and hasattr(spot, "__getitem__") else getattr(spot, step, None)
-    if not isinstance(spot, torch.nn.Module):
-        close = get_close_matches(upto, [name for name, _ in twin.named_modules()], 3, 0.4)
-        raise MalformedInput(f"upto {upto!r} names no submodule; close are {', '.join(close) or 'none'}")
-    return upto, spot
 
 
 class TracedPart:
@@ -258,6 +278,7 @@ class TracedPart:
         if np.abs(rest - bias).max() > 1e-12 * max(1.0, float(np.abs(out).max())):
             raise MalformedInput(
                 f"the output at {self.name} holds more than the attention's: with all heads at zero it differs from token to "
-                "token (a residual stream, say). Name the module of the output's matrix instead"
+                "token (a residual stream, say). Name the module of the output's matrix instead, by upto: "
+                + ", ".join(f"{self.name}.{name}" for name, _ in self.spot.named_modules() if name)
             )
         return (out[1 : count + 1] - bias).reshape(heads, width, -1), bias

@@ -10,7 +10,6 @@ columns (at most D) has the same rank.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -89,45 +88,6 @@ class Boundary:
         return linear.rows_of(self.rows, self.active)
 
 
-@dataclass(frozen=True, eq=False)
-class Staircase:
-    """Rows and columns that show all the ranks."""
-
-    target: Forms
-    boundaries: list[Boundary]
-    columns: list[Any]
-
-    @property
-    def ranks(self) -> tuple[int, ...]:
-        """rank H_l, l = 0 ... L."""
-        return tuple(len(boundary.active) for boundary in self.boundaries)
-
-    @property
-    def dimension(self) -> int:
-        """The least m, at least 1."""
-        if self.target.shape.residual:  # less the rows that are known before each layer, read from it on
-            return max(1, sum(self.ranks) - sum(boundary.known for boundary in self.boundaries[1:]))
-        return max(1, *self.ranks)
-
-
-def staircase(target: Forms) -> Staircase:
-    """Bases of states and readers, layer by layer.
-
-    With a residual stream a state that has once been there stays, so the rows of a boundary contain those before it.
-    """
-    columns = observed(target)
-    active = linear.independent_rows(target.W_E * columns[0])
-    boundaries = [Boundary(linear.rows_of(target.W_E, active), list(range(len(active))), 0)]
-    for layer in range(target.shape.layers):
-        before, readers = boundaries[-1], columns[layer + 1]
-        candidates = linear.stacked([before.active_rows * form for form in target.M[layer]])
-        held = before.rows if target.shape.residual else linear.rows_of(before.rows, [])
-        old, chosen = linear.extended_basis(held * readers, candidates * readers)
-        rows, count = linear.stacked([held, linear.rows_of(candidates, chosen)]), held.nrows()
-        boundaries.append(Boundary(rows, [*old, *range(count, count + len(chosen))], len(old)))
-    return Staircase(target, boundaries, columns)
-
-
 @dataclass(frozen=True)
 class HeadReport:
     """One head (layer and head from 0) as a host for this target alone sees it. ranks: of W_Q and W_K on the states that reach
@@ -144,34 +104,61 @@ class HeadReport:
 @dataclass(frozen=True, eq=False)
 class LeastHost:
     """The least m of any host (untied or tied, of the target's H, L, d) that matches this one target, E and all parameters
-    free. width: D, which is always enough. universal: M, what a host for all targets needs."""
+    free. boundaries, columns: rows and columns that show all the ranks."""
 
-    m: int
-    width: int
-    universal: int
-    heads: tuple[HeadReport, ...]
-    staircase: Staircase
+    target: Forms
+    boundaries: list[Boundary]
+    columns: list[Any]
 
     @property
     def ranks(self) -> tuple[int, ...]:
         """rank H_l for l = 0 ... L."""
-        return self.staircase.ranks
+        return tuple(len(boundary.active) for boundary in self.boundaries)
+
+    @property
+    def m(self) -> int:
+        """The least m, at least 1."""
+        if self.target.shape.residual:  # less the rows that are known before each layer, read from it on
+            return max(1, sum(self.ranks) - sum(boundary.known for boundary in self.boundaries[1:]))
+        return max(1, *self.ranks)
+
+    @property
+    def universal(self) -> int:
+        """M, what a host for all targets needs."""
+        return matching_dimension(self.target.shape)
 
     @cached_property
-    def dead_heads(self) -> list[tuple[int, int]]:
-        """(layer, head), from 0, of the heads whose output nothing reads."""
-        return [(h.layer, h.head) for h in self.heads if h.ranks[3] == 0]
+    def heads(self) -> list[HeadReport]:
+        """Every head, layer by layer."""
+        target, d, found = self.target, self.target.shape.head_dim, []
+        for layer in range(target.shape.layers):
+            rows, readers = self.boundaries[layer].active_rows, self.columns[layer + 1]
+            seen: list[tuple[Any, Any, Any]] = []
+            for head in range(target.shape.heads):
+                query, key = rows * target.W_Q[layer][head], rows * target.W_K[layer][head]
+                value = rows * target.M[layer][head] * readers
+                repeats = next((k for k, other in enumerate(seen) if other == (query, key, value)), None)
+                seen.append((query, key, value))
+                by_query, by_key = (len(linear.independent_columns(x)) for x in (query, key))
+                logits = min(by_query, by_key)
+                if d not in (
+                    by_query,
+                    by_key,
+                ):  # a factor of full column rank leaves the rank of the product to the other
+                    logits = len(linear.independent_columns(query * key.transpose(), logits))
+                values = len(linear.independent_columns(value, target.inner))
+                found.append(HeadReport(layer, head, (by_query, by_key, logits, values), repeats))
+        return found
 
     def structure(self) -> dict[str, list[str]]:
         """What makes the target smaller than its width, by kind: heads (layer.head, from 0) that nothing reads, that repeat
         another of their layer, and whose queries, keys, logits or values have a rank below their width."""
-        d, inner = self.staircase.target.shape.head_dim, self.staircase.target.inner
-        live = [head for head in self.heads if head.ranks[3]]
+        d, live = self.target.shape.head_dim, [head for head in self.heads if head.ranks[3]]
         out = {
-            "dead heads": [f"{layer}.{head}" for layer, head in self.dead_heads],
+            "dead heads": [f"{h.layer}.{h.head}" for h in self.heads if not h.ranks[3]],
             "repeated heads": [f"{h.layer}.{h.head} is {h.layer}.{h.repeats}" for h in live if h.repeats is not None],
         }
-        for i, (name, full) in enumerate((("queries", d), ("keys", d), ("logits", d), ("values", inner))):
+        for i, (name, full) in enumerate((("queries", d), ("keys", d), ("logits", d), ("values", self.target.inner))):
             low = [f"{h.layer}.{h.head} ({h.ranks[i]} of {full})" for h in live if h.ranks[i] < full]
             out[f"low-rank {name}"] = low
         return out
@@ -181,34 +168,27 @@ class LeastHost:
         return {
             "m": self.m,
             "notion": "matching",
-            "residual": self.staircase.target.shape.residual,
+            "residual": self.target.shape.residual,
             "ranks": list(self.ranks),
-            "target_width": self.width,
+            "target_width": self.target.width,
             "universal_m": self.universal,
         }
 
 
 def least_dimension(target: Target | Forms) -> LeastHost:
-    """The least m by matching for this target, exact over the rationals. MalformedInput for weights that are not finite."""
+    """The least m by matching for this target, exact over the rationals. MalformedInput for weights that are not finite.
+
+    With a residual stream a state that has once been there stays, so the rows of a boundary contain those before it.
+    """
     held = target if isinstance(target, Forms) else forms(target)
-    stairs = staircase(held)
-    reports = tuple(_head_reports(stairs))
-    return LeastHost(stairs.dimension, held.width, matching_dimension(held.shape), reports, stairs)
-
-
-def _head_reports(stairs: Staircase) -> Iterator[HeadReport]:
-    target, d = stairs.target, stairs.target.shape.head_dim
-    for layer in range(target.shape.layers):
-        rows, readers = stairs.boundaries[layer].active_rows, stairs.columns[layer + 1]
-        seen: list[tuple[Any, Any, Any]] = []
-        for head in range(target.shape.heads):
-            query, key = rows * target.W_Q[layer][head], rows * target.W_K[layer][head]
-            value = rows * target.M[layer][head] * readers
-            repeats = next((k for k, other in enumerate(seen) if other == (query, key, value)), None)
-            seen.append((query, key, value))
-            by_query, by_key = (len(linear.independent_columns(x)) for x in (query, key))
-            logits = min(by_query, by_key)
-            if d not in (by_query, by_key):  # a factor of full column rank leaves the rank of the product to the other
-                logits = len(linear.independent_columns(query * key.transpose(), logits))
-            values = len(linear.independent_columns(value, target.inner))
-            yield HeadReport(layer, head, (by_query, by_key, logits, values), repeats)
+    columns = observed(held)
+    active = linear.independent_rows(held.W_E * columns[0])
+    boundaries = [Boundary(linear.rows_of(held.W_E, active), list(range(len(active))), 0)]
+    for layer in range(held.shape.layers):
+        before, readers = boundaries[-1], columns[layer + 1]
+        candidates = linear.stacked([before.active_rows * form for form in held.M[layer]])
+        known = before.rows if held.shape.residual else linear.rows_of(before.rows, [])
+        old, chosen = linear.extended_basis(known * readers, candidates * readers)
+        rows, count = linear.stacked([known, linear.rows_of(candidates, chosen)]), known.nrows()
+        boundaries.append(Boundary(rows, [*old, *range(count, count + len(chosen))], len(old)))
+    return LeastHost(held, boundaries, columns)
