@@ -7,7 +7,7 @@ import numpy as np
 
 from utfproof.paper.tables import PAPER_TABLE_SHAPES
 from utfproof.shapes import Shape, matching_dimension
-from utfproof.systems import Target, TiedTarget
+from utfproof.systems import Target
 from utfproof.util.arrays import exact
 
 TABLE_SHAPES = dict(PAPER_TABLE_SHAPES)
@@ -59,7 +59,7 @@ def random_target(shape, rng, *, tied=False, width=None):
     D, d = width or shape.d_in, shape.head_dim
     arrays = [integers(rng, *lead, D, d) for _ in range(3)] + [integers(rng, *lead, d, D)]
     ends = (integers(rng, shape.d_in, D), integers(rng, D, shape.d_out)) if width or shape.d_in != shape.d_out else ()
-    return (TiedTarget if tied else Target)(shape, *arrays, *ends)
+    return Target(shape, *arrays, *ends)
 
 
 def stochastic(rng, L, H, n):

@@ -18,7 +18,7 @@ from utfproof.constructions import build_host
 from utfproof.errors import MalformedInput, Undecided
 from utfproof.exact import rational
 from utfproof.shapes import Shape, matching_dimension
-from utfproof.systems import TiedUniversal, Universal
+from utfproof.systems import Universal
 from utfproof.util.arrays import exact
 from utfproof.util.laws import LAWS
 from utfproof.weights import TensorSource
@@ -52,7 +52,7 @@ def true_rank(tensors, shape, m, tied):
     parts = {name: exact(a) for name, a in tensors.items()}
     if "R_Vv" in parts:
         parts["R_V"] = parts.pop("R_Vv") @ parts.pop("R_Vo")
-    return rational.rank(naive_r_all((TiedUniversal if tied else Universal)(shape, m, **parts)))
+    return rational.rank(naive_r_all(Universal(shape, m, **parts)))
 
 
 def checked(path, **limits):
@@ -306,7 +306,7 @@ def exact_r_all(path, layers=None):
     parts = {n: None if getattr(host, n) is None else getattr(host, n) for n in ("R_Q", "R_K", "R_V", "R_Vo", "U")}
     if isinstance(host.U, np.ndarray):
         parts = {n: None if a is None else exact(a) for n, a in parts.items()}
-    return naive_r_all((TiedUniversal if host.tied else Universal)(host.shape, host.m, **parts))
+    return naive_r_all(Universal(host.shape, host.m, **parts))
 
 
 # --- by attention-matching -----------------------------------------------------------------------------------

@@ -17,7 +17,7 @@ from utfproof.certificates.prover import certify_weights
 from utfproof.errors import ResourceLimit, Undecided
 from utfproof.exact import gfp, lifting, rational
 from utfproof.shapes import Shape, matching_dimension
-from utfproof.systems import TiedUniversal, Universal
+from utfproof.systems import Universal
 from utfproof.util.arrays import exact
 from utfproof.util.selection import SelectionMatrix, uniform
 
@@ -167,7 +167,7 @@ def test_verdicts_and_kernels_by_the_definition(tmp_path_factory, H, L, d, slack
     folder = tmp_path_factory.mktemp("low")
     found = decided(folder, tensors, shape, "int8")
     parts = {name: exact(a) for name, a in tensors.items()}
-    matrix = naive_r_all((TiedUniversal if tied else Universal)(shape, M + slack, **parts))
+    matrix = naive_r_all(Universal(shape, M + slack, **parts))
     assert found.universal == (rational.rank(matrix) == M)
     if not found.universal:
         z = np.zeros(M, dtype=object)

@@ -28,7 +28,7 @@ from utfproof.errors import MalformedInput, ResourceLimit, Undecided
 from utfproof.exact import gfp, rational
 from utfproof.matching import isolating_target, r_all, w_all
 from utfproof.shapes import Shape, column_at, linear_test_dimension, matching_dimension
-from utfproof.systems import TiedTarget
+from utfproof.systems import Target
 from utfproof.util.arrays import exact
 from utfproof.util.notions import Notion
 from utfproof.weights import write_host
@@ -188,7 +188,7 @@ def test_span_of_given_targets(tmp_path):
         span_certificate(Shape(2, 2, 1, 3), 9, targets, tied=False)
     with pytest.raises(MalformedInput, match="d_in = d_out"):
         span_certificate(Shape(2, 2, 1, 2, 3), 9, tied=False)
-    half = TiedTarget(Shape(1, 1, 1, 1), *(exact(np.array([[[0.5]]])) for _ in range(4)))
+    half = Target(Shape(1, 1, 1, 1), *(exact(np.array([[[0.5]]])) for _ in range(4)))
     with pytest.raises(MalformedInput, match="integer targets"):
         target_entries(half)
 

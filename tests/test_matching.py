@@ -17,7 +17,7 @@ from utfproof.errors import CannotCarry, MalformedInput, OutsideClass, ResourceL
 from utfproof.exact import rational
 from utfproof.matching import FloatSolver, distance_bound, embed, exact_target, floats, isolating_target, r_all, w_all
 from utfproof.shapes import Shape, matching_dimension
-from utfproof.systems import Target, TiedUniversal, Universal
+from utfproof.systems import Target, Universal
 from utfproof.util.arrays import exact
 from utfproof.util.notions import Notion
 
@@ -52,8 +52,7 @@ def integer_host(shape, m, seed, tied=False):
     rng = np.random.default_rng(seed)
     lead = (shape.heads,) if tied else (shape.layers, shape.heads)
     d = shape.head_dim
-    kind = TiedUniversal if tied else Universal
-    return kind(
+    return Universal(
         shape,
         m,
         small_integers(rng, *lead, m, d),

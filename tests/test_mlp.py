@@ -13,7 +13,7 @@ from utfproof.emulation.enclosure import enclose
 from utfproof.errors import MalformedInput, NotDefined, OutsideClass
 from utfproof.matching import r_all
 from utfproof.shapes import Shape
-from utfproof.systems import TiedUniversal
+from utfproof.systems import Universal
 from utfproof.systems.biases import BiasedTarget
 from utfproof.systems.mlp import MLP, MULTIPLYING
 from utfproof.util.arrays import exact
@@ -134,7 +134,7 @@ def test_targets_with_mlps_are_never_read_as_targets_without():
 def small_host(activation="silu", residual=False):
     shape, rng = Shape(2, L, 1, 2, residual=residual), np.random.default_rng(5)
     Q, K_, V = (rng.normal(size=(2, D, size)) for size in (1, 1, D))
-    return TiedUniversal(shape, D, Q, K_, V, rng.normal(size=(D, 2)), mlp=drawn(activation=activation))
+    return Universal(shape, D, Q, K_, V, rng.normal(size=(D, 2)), mlp=drawn(activation=activation))
 
 
 def test_hosts_with_mlps_have_no_equations(tmp_path):

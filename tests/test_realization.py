@@ -16,7 +16,7 @@ from utfproof.models.realization import linear
 from utfproof.models.realization.hankel import Forms, forms, least_dimension
 from utfproof.models.realization.host import least_host, match
 from utfproof.shapes import Shape, matching_dimension
-from utfproof.systems import AugmentedTarget, Target, TiedTarget
+from utfproof.systems import AugmentedTarget, Target
 
 pytestmark = pytest.mark.numerical
 
@@ -29,7 +29,7 @@ def drawn(rng, shape, D, *, inner=None, density=1.0, looped=False):
     def entries(*size):
         return rng.integers(-2, 3, size=size) * (rng.random(size) < density)
 
-    kind = TiedTarget if looped else Target if inner is None else AugmentedTarget
+    kind = Target if inner is None else AugmentedTarget
     k = inner or d
     return kind(
         shape,

@@ -20,7 +20,7 @@ from utfproof.shapes import (
     matching_dimension,
     tied_targets_dimension,
 )
-from utfproof.systems import TiedUniversal, Universal
+from utfproof.systems import Universal
 from utfproof.util.arrays import exact
 
 pytestmark = pytest.mark.numerical
@@ -41,7 +41,7 @@ def integer_host(shape, m, seed, *, tied=False):
     rng = np.random.default_rng(seed)
     lead = (shape.heads,) if tied else (shape.layers, shape.heads)
     arrays = [integers(rng, *lead, m, width) for width in (shape.head_dim, shape.head_dim, m)]
-    return (TiedUniversal if tied else Universal)(shape, m, *arrays, integers(rng, m, shape.d_out))
+    return Universal(shape, m, *arrays, integers(rng, m, shape.d_out))
 
 
 def naive_words_matrix(shape, start, step, read, output):
@@ -254,9 +254,8 @@ def test_tied_hosts_cannot_match_untied_targets(dims):
 
 def replaced(host, **changes):
     fields = {"R_Q": host.R_Q, "R_K": host.R_K, "R_V": host.R_V, "U": host.U, **changes}
-    kind = TiedUniversal if host.tied else Universal
     parts = (fields["R_Q"], fields["R_K"], fields["R_V"], fields["U"])
-    return kind(host.shape, host.m, *parts, construction=fields.get("construction", ""))
+    return Universal(host.shape, host.m, *parts, construction=fields.get("construction", ""))
 
 
 def test_planted_faults_are_caught():

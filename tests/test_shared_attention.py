@@ -180,12 +180,12 @@ def transposed(host):
     grid = tuple(v.transposed() for v in host.R_V) if host.tied else None
     if grid is None:
         grid = tuple(tuple(v.transposed() for v in row) for row in host.R_V)
-    return SharedAttentionUniversal(host.shape, host.m, grid, tied=host.tied)
+    return SharedAttentionUniversal(host.shape, host.m, grid)
 
 
 def reversed_heads(host):
     grid = host.R_V[::-1] if host.tied else tuple(row[::-1] for row in host.R_V)
-    return SharedAttentionUniversal(host.shape, host.m, grid, tied=host.tied)
+    return SharedAttentionUniversal(host.shape, host.m, grid)
 
 
 @pytest.mark.parametrize("name", ["register", "two-sided", "counting"])
@@ -212,7 +212,7 @@ def test_swapped_halves_wrong_order_and_tied_flag_are_caught():
     assert not same_function(host, np.roll(E, 1, axis=1), U, target, rng)
     assert not same_function(host, U.T, E.T, target, rng)
     # one set of matrices for both halves is no two-sided host
-    assert not same_function(SharedAttentionUniversal(shape, 4, host.R_V[0], tied=True), E, U, target, rng)
+    assert not same_function(SharedAttentionUniversal(shape, 4, host.R_V[0]), E, U, target, rng)
     # words in reversed letter order in the register's embedding
     entry = construction("register")
     E, U = entry.shared.embed(shape, 16, target)

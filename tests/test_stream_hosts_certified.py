@@ -25,7 +25,7 @@ from utfproof.shapes import (
     matching_dimension,
     tied_targets_dimension,
 )
-from utfproof.systems import TiedUniversal, Universal
+from utfproof.systems import Universal
 from utfproof.util.arrays import exact
 from utfproof.weights import host_metadata, read_target, stored_host, write_host
 
@@ -39,8 +39,7 @@ def integer_weights(shape, m, seed, *, tied=False, inner=None, size=3):
     first = draw(m, m) if inner is None else draw(m, inner)
     second = None if inner is None else draw(inner, m)
     U = rng.integers(-size, size + 1, size=(m, shape.d_out)).astype(np.float64)
-    kind = TiedUniversal if tied else Universal
-    return kind(shape, m, draw(m, shape.head_dim), draw(m, shape.head_dim), first, U, R_Vo=second)
+    return Universal(shape, m, draw(m, shape.head_dim), draw(m, shape.head_dim), first, U, R_Vo=second)
 
 
 def stored(host, folder, name="host"):

@@ -16,8 +16,6 @@ from utfproof.shapes import Shape
 from utfproof.systems import (
     SharedAttentionUniversal,
     Target,
-    TiedTarget,
-    TiedUniversal,
     Universal,
 )
 from utfproof.util.arrays import exact
@@ -50,19 +48,15 @@ def test_all_systems_unroll_exactly(H, L, seed, tied):
     lead = (H,) if tied else (L, H)
     x = integers(rng, n, D)
     A = stochastic(rng, L, H, n)
-    target = (TiedTarget if tied else Target)(
-        shape, *(integers(rng, *lead, D, d) for _ in range(3)), integers(rng, *lead, d, D)
-    )
+    target = Target(shape, *(integers(rng, *lead, D, d) for _ in range(3)), integers(rng, *lead, d, D))
     expected = unrolled(x, A, target.value_form, L, H)
     assert np.array_equal(target.forward(x, GivenAttention(A)), expected)
 
     E, U, R_V = integers(rng, D, m), integers(rng, m, D), integers(rng, *lead, m, m)
-    host = (TiedUniversal if tied else Universal)(
-        shape, m, integers(rng, *lead, m, d), integers(rng, *lead, m, d), R_V, U
-    )
+    host = Universal(shape, m, integers(rng, *lead, m, d), integers(rng, *lead, m, d), R_V, U)
     expected = unrolled(x @ E, A, lambda layer, h: host.maps(layer, h).value[0], L, H) @ U
     assert np.array_equal(host.forward(x, E, GivenAttention(A)), expected)
-    shared = SharedAttentionUniversal(shape, m, R_V, tied=tied)
+    shared = SharedAttentionUniversal(shape, m, R_V)
     assert np.array_equal(shared.forward(x, E, U, A), expected)
 
 
@@ -149,7 +143,7 @@ def test_missing_embedding_is_named():
 
 def test_host_shapes_that_do_not_fit_are_named():
     with pytest.raises(MalformedInput, match=r"R_V\[0\] has shape"):
-        TiedUniversal(
+        Universal(
             Shape(1, 2, 1, 1),
             3,
             np.zeros((1, 3, 1)),
@@ -182,7 +176,7 @@ def test_what_a_host_would_leave_out_is_refused():
     with pytest.raises(MalformedInput, match="R_V has 1 layers, expected 2"):
         Universal(shape, host.m, **(parts | {"R_V": host.R_V[:1]}))
     with pytest.raises(MalformedInput, match="R_K has 3 heads"):
-        TiedUniversal(shape, tied.m, tied.R_Q, np.concatenate([tied.R_K, tied.R_K[:1]]), tied.R_V, tied.U)
+        Universal(shape, tied.m, tied.R_Q, np.concatenate([tied.R_K, tied.R_K[:1]]), tied.R_V, tied.U)
     with pytest.raises(MalformedInput, match="R_V has 3 layers"):
         SharedAttentionUniversal(shape, host.m, np.concatenate([host.R_V, host.R_V[:1]]))
     for wrong, message in (

@@ -13,9 +13,7 @@ __version__ = "0.1.0"
 _EXPORTS = {
     "Shape": "utfproof.shapes",
     "Target": "utfproof.systems",
-    "TiedTarget": "utfproof.systems",
     "Universal": "utfproof.systems",
-    "TiedUniversal": "utfproof.systems",
     "SharedAttentionUniversal": "utfproof.systems",
     "SoftmaxAttention": "utfproof.attention",
     "GivenAttention": "utfproof.attention",
@@ -40,9 +38,7 @@ __all__ = [
     "__version__",
     "Shape",
     "Target",
-    "TiedTarget",
     "Universal",
-    "TiedUniversal",
     "SharedAttentionUniversal",
     "SoftmaxAttention",
     "GivenAttention",
@@ -74,7 +70,7 @@ if TYPE_CHECKING:
     from utfproof.matching import embed, r_all, w_all
     from utfproof.models import embed_model, from_model, from_parts, import_model
     from utfproof.shapes import Shape
-    from utfproof.systems import SharedAttentionUniversal, Target, TiedTarget, TiedUniversal, Universal
+    from utfproof.systems import SharedAttentionUniversal, Target, Universal
 
 
 def __getattr__(name: str) -> Any:

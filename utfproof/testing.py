@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from utfproof.systems import Target, Universal
 
 Build = Callable[[Shape], Any]
-"""From a shape to a host: a `Universal` or `TiedUniversal`, or a mapping with the arrays R_Q, R_K, R_V and U
+"""From a shape to a host: a `Universal`, or a mapping with the arrays R_Q, R_K, R_V and U
 ([L, H, m, d], [L, H, m, d], [L, H, m, m], [m, d_out]; without the L axis for a weight-tied host) and nothing else. None or
 NotDefined where the construction does not exist."""
 PARTS = ("R_Q", "R_K", "R_V", "U")
@@ -146,7 +146,7 @@ def decide_construction(
 
 def _host(build: Build, shape: Shape) -> Universal | None:
     """The host at this shape, None where it is not defined; MalformedInput naming the shape for one that does not fit."""
-    from utfproof.systems import TiedUniversal, Universal
+    from utfproof.systems import Universal
 
     try:
         found = build(shape)
@@ -157,15 +157,12 @@ def _host(build: Build, shape: Shape) -> Universal | None:
             raise MalformedInput(
                 f"the host at {shape} has {', '.join(map(str, found))}; give arrays {', '.join(PARTS)}"
             )
-        kind = TiedUniversal if len(found["R_Q"].shape) == 3 else Universal
         try:
-            found = kind(shape, int(found["U"].shape[0]), *(found[name] for name in PARTS))
+            found = Universal(shape, int(found["U"].shape[0]), *(found[name] for name in PARTS))
         except MalformedInput as error:
             raise MalformedInput(f"the host at {shape}: {error}") from error
     if found is not None and not isinstance(found, Universal):
-        raise MalformedInput(
-            f"a construction returns a Universal, a TiedUniversal or a mapping of arrays, got {type(found).__name__}"
-        )
+        raise MalformedInput(f"a construction returns a Universal or a mapping of arrays, got {type(found).__name__}")
     if found is not None and found.shape != shape:
         raise MalformedInput(f"asked for a host at {shape}, got one at {found.shape}")
     return found

@@ -21,7 +21,7 @@ from utfproof.exact import gfp
 from utfproof.matching import r_all
 from utfproof.matching.modular import r_all_modulo, stacked_memory
 from utfproof.shapes import Shape, matching_dimension
-from utfproof.systems import TiedUniversal, Universal
+from utfproof.systems import Universal
 from utfproof.util.arrays import require_device
 from utfproof.util.generator import (
     check_dtype,
@@ -59,8 +59,7 @@ def assemble(shape: Shape, m: int, tied: bool, draw: Draw, values: tuple[str, ..
     d = shape.head_dim
     factors = [grid(name, m) for name in values]
     U, R_Vo = draw("U", shape.d_out, 0, 0), factors[1] if len(factors) > 1 else None
-    kind = TiedUniversal if tied else Universal
-    return kind(shape, m, grid("R_Q", d), grid("R_K", d), factors[0], U, R_Vo=R_Vo)
+    return Universal(shape, m, grid("R_Q", d), grid("R_K", d), factors[0], U, R_Vo=R_Vo)
 
 
 class DenseSource:

@@ -12,7 +12,7 @@ from utfproof.constructions.random import integer_target
 from utfproof.errors import Undecided
 from utfproof.matching import w_all
 from utfproof.shapes import Shape, column_at, matching_dimension
-from utfproof.systems import TiedTarget
+from utfproof.systems import Target
 
 
 def tied_span_refutes(shape: Shape, m: int) -> Certificate | None:
@@ -28,7 +28,7 @@ def tied_rows(shape: Shape, count: int) -> np.ndarray:
     return np.concatenate([dense(w_all(integer_target(shape, seed, tied=True, bound=8))) for seed in range(count)])
 
 
-def tied_isolating_target(shape: Shape, column: int) -> TiedTarget:
+def tied_isolating_target(shape: Shape, column: int) -> Target:
     """A tied 0/1 target whose W_all has the unit vector of this column as its first row (d, d_in >= L).
 
     States 1 ... L of the input: the word's letters lead from state t to t + 1, its last letter reads state l (or leads
@@ -50,10 +50,10 @@ def tied_isolating_target(shape: Shape, column: int) -> TiedTarget:
         for row, state in enumerate(np.flatnonzero(forms[head].any(axis=1)).tolist()):
             w_v[head][state, row] = 1
             w_o[head][row] = forms[head][state]
-    return TiedTarget(shape, readers["Q"], readers["K"], w_v, w_o)
+    return Target(shape, readers["Q"], readers["K"], w_v, w_o)
 
 
-def isolates(target: TiedTarget, column: int) -> tuple[bool, bool]:
+def isolates(target: Target, column: int) -> tuple[bool, bool]:
     """Whether the first row of W_all is the unit vector of this column: by the package, and in plain integers."""
     M = matching_dimension(target.shape)
     unit = [int(j == column) for j in range(M)]

@@ -11,7 +11,7 @@ import numpy as np
 from utfproof.constructions.layout import Layout, trie
 from utfproof.constructions.record import Construction, Domain
 from utfproof.shapes import Shape, paper_looped_dimension
-from utfproof.systems import TiedUniversal, Universal
+from utfproof.systems import Universal
 
 
 def block_width(shape: Shape) -> int:
@@ -29,7 +29,7 @@ def single_head_host(shape: Shape, m: int) -> Universal:
     return Universal(shape, m, queries, keys, [(shift,)] * L, U, "printed-single-head")
 
 
-def looped_host(shape: Shape, m: int) -> TiedUniversal:
+def looped_host(shape: Shape, m: int) -> Universal:
     """`printed-looped` (thm:designed-R-looped): one trie of equal blocks for words of length 0 ... L, R_Q^h = R_V^h U_Q,
     R_K^h = R_V^h U_K, U = root. The blocks of length-L words are asked to hold both [Q K] and M_w."""
     b, d = block_width(shape), shape.head_dim

@@ -21,7 +21,7 @@ from utfproof.constructions.layout import Layout
 from utfproof.constructions.record import Construction, Domain, SharedAttention
 from utfproof.errors import OutsideClass
 from utfproof.shapes import Shape
-from utfproof.systems import SharedAttentionUniversal, Target, TiedUniversal
+from utfproof.systems import SharedAttentionUniversal, Target, Universal
 from utfproof.util.arrays import Array, hstack, zeros
 from utfproof.util.notions import Notion
 from utfproof.util.selection import SelectionMatrix
@@ -63,7 +63,7 @@ def counting_host(shape: Shape, m: int) -> SharedAttentionUniversal:
     """`counting` (tied)."""
     layout = Layout(shape, COUNTING.dimension(shape, m))
     values = tuple(layout.moved((*counting_pairs(shape, head), 1)) for head in range(shape.heads))
-    return SharedAttentionUniversal(shape, m, values, tied=True)
+    return SharedAttentionUniversal(shape, m, values)
 
 
 def commuting_dimension(shape: Shape) -> int:
@@ -73,7 +73,7 @@ def commuting_dimension(shape: Shape) -> int:
     return 2 * shape.head_dim * H * comb(L - 1 + H, H) + counting_dimension(shape)
 
 
-def commuting_trie_host(shape: Shape, m: int) -> TiedUniversal:
+def commuting_trie_host(shape: Shape, m: int) -> Universal:
     """`commuting-trie`: blocks of width 2d for counts c of all H letters with sum below L and heads g, then the coordinates of
     `counting`."""
     H, d, layout = shape.heads, shape.head_dim, Layout(shape, m)

@@ -25,7 +25,7 @@ from utfproof.constructions.record import CONSTANT, Construction
 from utfproof.errors import OutsideClass
 from utfproof.exact import rational
 from utfproof.shapes import Shape
-from utfproof.systems import AugmentedTarget, Target, TiedUniversal
+from utfproof.systems import AugmentedTarget, Target, Universal
 from utfproof.util.arrays import Array, hstack, is_exact, namespace, to_numpy, transpose, zeros
 from utfproof.util.notions import Notion
 
@@ -91,11 +91,11 @@ def _next(shape: Shape, at: Places, x: str) -> list[Product]:
     return [scaled(head, at("one"), own), below]
 
 
-def gated_host(shape: Shape, m: int, *, tied: bool = False, activation: str = "silu") -> TiedUniversal:
+def gated_host(shape: Shape, m: int, *, tied: bool = False, activation: str = "silu") -> Universal:
     """`gated` or `gated-tied`: R_V^h copies v^h to o^h, the MLP multiplies. ResourceLimit where it does not fit."""
     at, H, d = _places(shape, tied=tied), shape.heads, shape.head_dim
     by_head = {name: at(name).reshape(H, d) for name in "QKVO"}
-    return TiedUniversal(
+    return Universal(
         shape,
         m,
         tuple(selected(m, by_head["Q"][h], d) for h in range(H)),

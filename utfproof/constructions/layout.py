@@ -8,7 +8,7 @@ from math import gcd
 import numpy as np
 
 from utfproof.shapes import Shape
-from utfproof.systems import TiedUniversal
+from utfproof.systems import Universal
 from utfproof.util.selection import SelectionMatrix, pieces, uniform
 
 Move = tuple[np.ndarray, np.ndarray, int]
@@ -62,8 +62,8 @@ class Layout:
         key: Callable[[int], SelectionMatrix],
         value: Callable[[int], SelectionMatrix],
         output: int,
-    ) -> TiedUniversal:
+    ) -> Universal:
         """The tied host with these matrices by head; U reads the block that begins at `output`."""
         parts = [tuple(make(head) for head in range(self.shape.heads)) for make in (query, key, value)]
         U = self.read([output], self.shape.d_out, self.shape.d_out)
-        return TiedUniversal(self.shape, self.m, parts[0], parts[1], parts[2], U, name)
+        return Universal(self.shape, self.m, parts[0], parts[1], parts[2], U, name)

@@ -19,7 +19,7 @@ from utfproof.constructions.record import Construction, Domain, Readers
 from utfproof.constructions.sharing import host_of_groups, widened_target
 from utfproof.errors import Undecided
 from utfproof.shapes import Shape, matching_dimension
-from utfproof.systems import Target, TiedUniversal
+from utfproof.systems import Target, Universal
 from utfproof.util.notions import Notion
 from utfproof.util.selection import SelectionMatrix, uniform
 
@@ -68,7 +68,7 @@ def _places(shape: Shape) -> tuple[np.ndarray, np.ndarray, int]:
     return queries, keys, shared + 2 * d + 2 * own
 
 
-def pairs_host(shape: Shape, m: int) -> TiedUniversal:
+def pairs_host(shape: Shape, m: int) -> Universal:
     """`pairs`: a trie of groups for the words shorter than L, a shift register for those of length L."""
     queries, keys, group = _places(shape)
     d, shared = shape.head_dim, common(shape) - 1

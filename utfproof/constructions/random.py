@@ -13,7 +13,7 @@ import numpy as np
 from utfproof.constructions.record import Construction
 from utfproof.errors import MalformedInput
 from utfproof.shapes import Shape, matching_dimension, positive_integer, require_shape
-from utfproof.systems import Target, TiedTarget, TiedUniversal, Universal
+from utfproof.systems import Target, Universal
 from utfproof.systems.biases import BiasedTarget
 from utfproof.systems.mlp import MLP
 from utfproof.util.generator import integer_matrix, weight_matrix
@@ -37,8 +37,7 @@ def random_host(
                 out[layer, head] = weight_matrix(seed, tensor, m, columns, law=law, dtype=dtype, layer=layer, head=head)
         return out[0] if tied else out
 
-    kind = TiedUniversal if tied else Universal
-    return kind(
+    return Universal(
         shape,
         m,
         grid("R_Q", shape.head_dim),
@@ -67,7 +66,7 @@ def _drawn(shape: Shape, D: int, tied: bool, draw: Draw) -> Target:
     W_E = W_U = None
     if not D == shape.d_in == shape.d_out:
         W_E, W_U = draw("W_E", shape.d_in, D, 0, 0), draw("W_U", D, shape.d_out, 0, 0)
-    return (TiedTarget if tied else Target)(shape, W_Q, W_K, W_V, W_O, W_E, W_U)
+    return Target(shape, W_Q, W_K, W_V, W_O, W_E, W_U)
 
 
 def random_target(

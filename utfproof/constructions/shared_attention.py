@@ -42,7 +42,7 @@ def register_host(shape: Shape, m: int) -> SharedAttentionUniversal:
     """`register` (tied): R_V^h has an identity between block (h, w_1 ... w_{L-1}) and block (w_1 ... w_L)."""
     layout = Layout(shape, REGISTER.dimension(shape, m))
     values = tuple(layout.moved(register(shape, head, 0, shape.d_in)) for head in range(shape.heads))
-    return SharedAttentionUniversal(shape, m, values, tied=True)
+    return SharedAttentionUniversal(shape, m, values)
 
 
 def embed_register(shape: Shape, m: int, target: Target) -> tuple[Array, SelectionMatrix]:

@@ -12,13 +12,13 @@ from utfproof.constructions.layout import Layout, trie
 from utfproof.constructions.record import Construction, Domain, Readers
 from utfproof.errors import OutsideClass
 from utfproof.shapes import Shape, geometric, shared_key_dimension
-from utfproof.systems import Target, TiedUniversal
+from utfproof.systems import Target, Universal
 from utfproof.util.arrays import eye
 from utfproof.util.notions import Notion
 from utfproof.util.selection import SelectionMatrix
 
 
-def shared_key_host(shape: Shape, m: int) -> TiedUniversal:
+def shared_key_host(shape: Shape, m: int) -> Universal:
     """`shared-key`: query trie of words 1 ... L (width d_in), key trie of words 0 ... L."""
     a, b, d, L = shape.d_in, max(shape.d_in, shape.d_out), shape.head_dim, shape.layers
     layout, keys, parents = Layout(shape, m, a), a * shape.word_count, np.arange(shape.heads ** (L - 1))

@@ -26,7 +26,7 @@ from utfproof.constructions.record import Construction, Domain, Readers
 from utfproof.errors import OutsideClass, SingularTarget, Undecided
 from utfproof.exact import rational
 from utfproof.shapes import Shape, geometric, shared_query_dimension
-from utfproof.systems import Target, TiedUniversal
+from utfproof.systems import Target, Universal
 from utfproof.util.arrays import Array, exact, hstack, is_exact, namespace, to_numpy, transpose
 from utfproof.util.notions import Notion
 from utfproof.util.selection import SelectionMatrix
@@ -55,7 +55,7 @@ def grouped_dimension(shape: Shape) -> int:
     return shape.d_out * shape.leaves + shape.head_dim * (2 * shape.word_count - saved)
 
 
-def shared_query_host(shape: Shape, m: int, name: str = NAME) -> TiedUniversal:
+def shared_query_host(shape: Shape, m: int, name: str = NAME) -> Universal:
     """Key trie of words 1 ... L, query trie without the last heads, both of width min(d, d_out), and a shift register of width
     d_out."""
     b, k, d, H, L = shape.d_out, min(shape.head_dim, shape.d_out), shape.head_dim, shape.heads, shape.layers

@@ -16,7 +16,7 @@ from utfproof.constructions.layout import Layout, register, trie
 from utfproof.constructions.record import Construction, Domain, Readers
 from utfproof.errors import NotDefined, OutsideClass
 from utfproof.shapes import Shape, matching_dimension
-from utfproof.systems import Target, TiedUniversal
+from utfproof.systems import Target, Universal
 from utfproof.util.arrays import is_exact, is_torch
 from utfproof.util.notions import Notion
 from utfproof.util.selection import SelectionMatrix, uniform
@@ -62,7 +62,7 @@ def _query_columns(shape: Shape) -> np.ndarray:
 Read = Callable[[int], SelectionMatrix]
 
 
-def host_of_groups(name: str, shape: Shape, m: int, group: int, query: Read, key: Read) -> TiedUniversal:
+def host_of_groups(name: str, shape: Shape, m: int, group: int, query: Read, key: Read) -> Universal:
     """A trie of groups of this many coordinates for the words shorter than L, which query and key [m, d] of each head read
     at the empty word, and a shift register for the words of length L."""
     layout, outputs, L = Layout(shape, m, 1), group * shape.word_count // shape.heads, shape.layers
@@ -73,7 +73,7 @@ def host_of_groups(name: str, shape: Shape, m: int, group: int, query: Read, key
     return layout.tied(name, query, key, value, outputs)
 
 
-def sharing_host(shape: Shape, m: int) -> TiedUniversal:
+def sharing_host(shape: Shape, m: int) -> Universal:
     """`sharing`: a word's group holds the different columns of the X_h, then the Y_h."""
     d, places = shape.head_dim, _query_columns(shape)
     keys, columns = int(places.max()) + 1, np.arange(d)

@@ -12,12 +12,12 @@ from __future__ import annotations
 from utfproof.constructions.layout import Layout, register, trie
 from utfproof.constructions.record import Construction
 from utfproof.shapes import Shape, tied_targets_dimension
-from utfproof.systems import TiedUniversal
+from utfproof.systems import Universal
 from utfproof.util.notions import Notion
 from utfproof.util.selection import SelectionMatrix
 
 
-def tied_host(shape: Shape, m: int) -> TiedUniversal:
+def tied_host(shape: Shape, m: int) -> Universal:
     """`tied`: the trie's blocks of width 2d, queries before keys, then outputs: the register's blocks, or with a residual
     stream those of the words of length 0 ... L."""
     d, b, L, plain = shape.head_dim, shape.d_out, shape.layers, shape.without_residual()

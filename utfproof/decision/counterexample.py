@@ -22,7 +22,7 @@ from utfproof.errors import ResourceLimit
 from utfproof.exact import gfp
 from utfproof.matching import isolating_target, w_all
 from utfproof.shapes import Column, Shape, column_at
-from utfproof.systems import Target, TiedTarget
+from utfproof.systems import Target
 from utfproof.util.arrays import one_line
 from utfproof.util.resources import require_memory
 from utfproof.weights import StoredHost
@@ -87,7 +87,7 @@ class TiedCounterexample:
     """A weight-tied target that a host cannot match, with its bound |W_all z|^2 / |z|^2 for a kernel vector z of R_all; both
     are in the certificate."""
 
-    target: TiedTarget
+    target: Target
     distance_squared: Fraction
 
 
@@ -104,7 +104,7 @@ def tied_counterexample(host: StoredHost, decision: HostDecision) -> TiedCounter
     arrays = {name: np.zeros(size, dtype=object) for name, size in sizes.items()}
     for tensor, _, head, i, j, value in evidence["target"]:
         arrays[tensor][head, i, j] = stored_integer(value)
-    target = TiedTarget(shape, **arrays)
+    target = Target(shape, **arrays)
     z = {int(i): stored_integer(v) for i, v in evidence["z"]}
     image = [sum(row[i] * v for i, v in z.items()) for row in np.asarray(w_all(target), dtype=object)]
     return TiedCounterexample(target, Fraction(sum(x * x for x in image), sum(v * v for v in z.values())))

@@ -260,10 +260,8 @@ def as_float64(matrix: Any) -> np.ndarray:
 
 def as_host(target: Target) -> Universal:
     """The target's own matrices in the form of a host of embedding dimension D."""
-    from utfproof.systems import TiedUniversal
-
-    kind = TiedUniversal if target.tied else Universal
-    return kind(target.shape, target.width, target.W_Q, target.W_K, target.W_V, target.unembedding(), R_Vo=target.W_O)
+    readers = target.W_Q, target.W_K
+    return Universal(target.shape, target.width, *readers, target.W_V, target.unembedding(), R_Vo=target.W_O)
 
 
 def embedding_noise(E: np.ndarray | None, inputs: Inputs, rule: Rule, u: float, tiny: float) -> float:

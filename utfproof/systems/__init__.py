@@ -7,10 +7,8 @@ and Fractions), torch tensors, or SelectionMatrix grids (the {0,1} hosts); an un
 
 | system | class | paper |
 |---|---|---|
-| target | Target | TF_{H,L,d_in,d} |
-| tied target | TiedTarget | looped-TF |
-| universal | Universal | UTF^m |
-| tied universal | TiedUniversal | looped-UTF^m |
+| target, tied target | Target | TF_{H,L,d_in,d}, looped-TF |
+| universal, tied universal | Universal | UTF^m, looped-UTF^m |
 | shared-attention universal | SharedAttentionUniversal | shared-attn-UTF^m |
 """
 
@@ -146,6 +144,14 @@ def _lead(shape: Shape, tied: bool) -> tuple[int, ...]:
     return (shape.heads,) if tied else (shape.layers, shape.heads)
 
 
+def _has_no_layers(grid: Any) -> bool:
+    """Whether a parameter is [H, ., .] or a sequence of H matrices, and not by layer first."""
+    shape = getattr(grid, "shape", None)
+    if shape is None and isinstance(grid, Sequence) and grid:
+        return len(getattr(grid[0], "shape", ())) == 2
+    return shape is not None and len(shape) == 3
+
+
 def _unbounded(x: Array, weights: Any, kernel: AttentionKernel) -> Array:
     """Where x and the weights that it meets are integers of fixed width, whose products overflow without a word: Python's
     integers for kernels that are exact over the rationals, else floats."""
@@ -181,10 +187,13 @@ class Target:
     W_E: Any = None
     W_U: Any = None
 
-    tied = False
-
     def __post_init__(self) -> None:
-        self._check((self.shape.layers, self.shape.heads))
+        self._check(_lead(self.shape, self.tied))
+
+    @property
+    def tied(self) -> bool:
+        """Whether the weights are the same in each of the L layers: they have no axis of layers."""
+        return _has_no_layers(self.W_Q)
 
     def _check(self, lead: tuple[int, ...]) -> None:
         if len(getattr(self.W_Q, "shape", ())) < 2:  # then it has no width either
@@ -209,7 +218,8 @@ class Target:
 
     def parameters(self, layer: int, head: int) -> tuple[Any, Any, Any, Any]:
         """(W_Q, W_K, W_V, W_O) of a head; layer and head count from 0."""
-        return self.W_Q[layer][head], self.W_K[layer][head], self.W_V[layer][head], self.W_O[layer][head]
+        place = (head,) if self.tied else (layer, head)
+        return self.W_Q[place], self.W_K[place], self.W_V[place], self.W_O[place]
 
     def attention_form(self, layer: int, head: int) -> Array:
         """A^{l,h} = W_Q W_K^T [D, D]: the bilinear form of the logits."""
@@ -244,26 +254,6 @@ class Target:
             x = x @ self.W_E
         x = run_layers(x, self.shape, maps, kernel, positions)
         return x if self.W_U is None else x @ self.W_U
-
-
-@one_line
-@dataclass(frozen=True, eq=False)
-class TiedTarget(Target):
-    """A weight-tied target: W_Q, W_K, W_V [H, D, d], W_O [H, d, D], the same in each of the L layers.
-
-    >>> from utfproof import Shape, random_target
-    >>> random_target(Shape(2, 3, 2, 4), seed=1, tied=True).W_Q.shape
-    (2, 4, 2)
-    """
-
-    tied = True
-
-    def __post_init__(self) -> None:
-        self._check((self.shape.heads,))
-
-    def parameters(self, layer: int, head: int) -> tuple[Any, Any, Any, Any]:
-        """(W_Q, W_K, W_V, W_O) of a head, whatever the layer."""
-        return self.W_Q[head], self.W_K[head], self.W_V[head], self.W_O[head]
 
 
 @one_line
@@ -333,8 +323,6 @@ class Universal:
     R_Vo: Any = None
     mlp: MLP | None = None
 
-    tied = False
-
     def __post_init__(self) -> None:
         grids = {"R_Q": self.R_Q, "R_K": self.R_K, "R_V": self.R_V, "R_Vo": self.R_Vo}
         for name, grid in grids.items():
@@ -356,6 +344,11 @@ class Universal:
         if self.mlp is not None:
             self.mlp.require_fit(self.shape.layers, self.m)
 
+    @property
+    def tied(self) -> bool:
+        """Whether the parameters are the same in each of the L layers: they have no axis of layers."""
+        return _has_no_layers(self.R_Q)
+
     def require_attention_only(self, what: str) -> None:
         """NotDefined for a host with MLPs: what is asked is about attention alone."""
         if self.mlp is not None:
@@ -364,8 +357,9 @@ class Universal:
 
     def maps(self, layer: int, head: int) -> HeadMaps:
         """(R_Q, R_K, (R_V,)) of a head, or (R_Q, R_K, (R_Vv, R_Vo)); layer and head count from 0."""
-        factors = (self.R_V,) if self.R_Vo is None else (self.R_V, self.R_Vo)
-        return HeadMaps(self.R_Q[layer][head], self.R_K[layer][head], tuple(f[layer][head] for f in factors))
+        grids = (self.R_Q, self.R_K, self.R_V) if self.R_Vo is None else (self.R_Q, self.R_K, self.R_V, self.R_Vo)
+        query, key, *value = grids if self.tied else (grid[layer] for grid in grids)
+        return HeadMaps(query[head], key[head], tuple(factor[head] for factor in value))
 
     def forward(self, x: Array, E: Array, kernel: AttentionKernel, positions: Array | None = None) -> Array:
         """UTF(X, E): x [..., n, d_in], E [d_in, m] -> [..., n, d_out]."""
@@ -374,26 +368,6 @@ class Universal:
         _require_alike(x=x, E=E, R_Q=self.R_Q, R_K=self.R_K, R_V=self.R_V, R_Vo=self.R_Vo, U=self.U)
         start = _unbounded(x, E, kernel) @ E
         return run_layers(start, self.shape, self.maps, kernel, positions, mlp=self.mlp) @ self.U
-
-
-@one_line
-@dataclass(frozen=True, eq=False)
-class TiedUniversal(Universal):
-    """A weight-tied host: R_Q, R_K [H, m, d], R_V [H, m, m], used in each of the L layers. Its targets are untied
-    unless said otherwise.
-
-    >>> from utfproof import Shape, build_host
-    >>> host = build_host("tied", Shape(2, 2, 2, 3))
-    >>> type(host).__name__, host.m
-    ('TiedUniversal', 36)
-    """
-
-    tied = True
-
-    def maps(self, layer: int, head: int) -> HeadMaps:
-        """(R_Q, R_K, (R_V,)) of a head, or (R_Q, R_K, (R_Vv, R_Vo)), whatever the layer."""
-        factors = (self.R_V,) if self.R_Vo is None else (self.R_V, self.R_Vo)
-        return HeadMaps(self.R_Q[head], self.R_K[head], tuple(f[head] for f in factors))
 
 
 def dense(matrix: Any) -> np.ndarray:
@@ -443,7 +417,11 @@ class SharedAttentionUniversal:
     shape: Shape
     m: int
     R_V: Any
-    tied: bool = False
+
+    @property
+    def tied(self) -> bool:
+        """Whether R_V is the same in each of the L layers."""
+        return _has_no_layers(self.R_V)
 
     def __post_init__(self) -> None:
         _require_grid("R_V", self.R_V, _lead(self.shape, self.tied))

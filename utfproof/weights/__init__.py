@@ -15,8 +15,6 @@ from utfproof.shapes import Shape, decimal, matching_dimension, positive_integer
 from utfproof.systems import (
     AugmentedTarget,
     Target,
-    TiedTarget,
-    TiedUniversal,
     Universal,
     dense,
     same_parameters,
@@ -136,7 +134,7 @@ def read_target(
                 raise MalformedInput("targets with MLPs or biases have weights for each layer: W_Q [L, H, D, d]")
             plain = {name: array for name, array in arrays.items() if not name.startswith("mlp.")}
             return BiasedTarget(shape, **plain, mlp=_stored_mlp(arrays))
-        return (TiedTarget if tied else Target)(shape, **arrays)
+        return Target(shape, **arrays)
     except MalformedFile:
         raise
     except MalformedInput as error:
@@ -284,8 +282,7 @@ def _host(tensors: dict[str, Any], shape: Shape, m: int, tied: bool, constructio
     """The host made of a file's tensors; MalformedInput where their shapes do not fit."""
     values = {"R_V": tensors["R_V"]} if "R_V" in tensors else {"R_V": tensors["R_Vv"], "R_Vo": tensors["R_Vo"]}
     parts = {name: tensors[name] for name in ("R_Q", "R_K", "U")}
-    kind = TiedUniversal if tied else Universal
-    return kind(shape, m, **parts, **values, construction=construction, mlp=_stored_mlp(tensors))
+    return Universal(shape, m, **parts, **values, construction=construction, mlp=_stored_mlp(tensors))
 
 
 def read_host(

@@ -18,7 +18,7 @@ from utfproof.constructions import build_host
 from utfproof.constructions.random import integer_target
 from utfproof.matching import embed, r_all
 from utfproof.shapes import Shape, matching_dimension
-from utfproof.systems import Target, TiedUniversal, Universal
+from utfproof.systems import Target, Universal
 
 Sizes = Sequence[tuple[int, int]]
 ONE_HEAD: Sizes = [(1, L) for L in range(1, 7)]
@@ -112,7 +112,7 @@ def single_head_tied(shape: Shape) -> Iterator[Instance]:
     both = agree({"index maps": len(by_index), "plain integers": len(by_entry)})
     yield both.at(shape, f"{both} different layers", holds=both.value == 1)
     query, key, value = ([array(matrix)] for matrix in plain.maps(host, 0, 0))
-    rank = rank_of(TiedUniversal(shape, host.m, query, key, value, array(selector(host.m, 0, shape.d_in))))
+    rank = rank_of(Universal(shape, host.m, query, key, value, array(selector(host.m, 0, shape.d_in))))
     holds = rank.value == matching_dimension(shape)
     yield rank.at(shape, "left shift, readers at B_1", holds=holds, part=REPAIR)
 

@@ -12,10 +12,10 @@ from utfproof.claims.small_models import array
 from utfproof.constructions.gated import embed_gated, gated_dimension, gated_host
 from utfproof.constructions.random import integer_target
 from utfproof.shapes import Shape
-from utfproof.systems import TiedUniversal
+from utfproof.systems import Universal
 
 
-def forward(host: TiedUniversal, x: plain.Rows, E: Any, attention: plain.Attention) -> plain.Rows:
+def forward(host: Universal, x: plain.Rows, E: Any, attention: plain.Attention) -> plain.Rows:
     """The host's outputs from the page's definition, with ReLU gates: y <- y + sum_h A^h y R_V^h, y <- y + (g(yG) * yN) O."""
     gate, inner, outer = (plain.rows(getattr(host.mlp, name)) for name in ("W_gate", "W_in", "W_out"))
     state = plain.multiply(x, plain.rows(E))

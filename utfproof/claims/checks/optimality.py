@@ -29,7 +29,7 @@ def shared_attention(run: Run) -> Iterator[Instance | Figure]:
         E, U, attention = drawn(7, shape.d_in, 3), drawn(8, 3, shape.d_out), stochastic_grid(shape, 2, 9)
         for tied in (False, True):
             grid = value_grid(shape, 3, 5, tied=tied)
-            model = SharedAttentionUniversal(shape, 3, array(grid[0] if tied else grid), tied)
+            model = SharedAttentionUniversal(shape, 3, array(grid[0] if tied else grid))
             own = [
                 target.forward(array(x), GivenAttention(array(attention))),
                 model.forward(array(x), array(E), array(U), array(attention)),
