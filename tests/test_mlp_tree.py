@@ -55,3 +55,21 @@ def test_biases_reach_the_outputs():
     host, kernel, X = build_host("mlp-tree-2", SHAPE), SoftmaxAttention(), np.eye(4)[[0, 1]]
     found = host.forward(X, embed(host, drawn(1, 3, 2)).E, kernel)
     assert abs(found - drawn(1, 3, 2, biases=False).forward(X, kernel)).max() > 1e-3
+
+
+def test_without_gates_pairs_of_functionals_share_their_units(tmp_path):
+    """26 842 where the gated host has 29 338; ten targets of one file, d_out odd, kinks of both signs."""
+    name = "mlp-tree-2-relu-ungated"
+    assert construction("mlp-tree-16-relu-ungated").least_m(Shape(2, 2, 4, 16, 10, residual=True)) == 26842
+    path, X = tmp_path / "host.safetensors", np.eye(4)[[0, 3, 1, 1, 2]]
+    write_host(path, build_host(name, SHAPE), dtype="int8")
+    for seed, width in enumerate((1, 2, 3, 5, 8, 13, 21, 4, 4, 4)):
+        target, host = drawn(seed, width, seed % 3, gated=False, activation="relu"), read_host(path, d_in=4)
+        kernel = SoftmaxAttention(causal=True)
+        expected = target.forward(X, kernel)
+        found = host.forward(X, embed(host, target).E, kernel)
+        assert abs(found - expected).max() <= 1e-12 * max(1, abs(expected).max())
+    with pytest.raises(OutsideClass, match="without gates"):
+        embed(host, drawn(1, 3, 2, activation="relu"))
+    with pytest.raises(MalformedInput):
+        construction("mlp-tree-2-silu-ungated")
