@@ -1,6 +1,6 @@
 """Shapes, head words, the canonical column order of R_all, and every dimension formula.
 
-Heads count from 0. Layers count from 0 in arrays and from 1 in the mathematics; a formula that speaks of
+Heads count from 0. Layers count from 0 in arrays and from 1 in the mathematics; a formula about
 "layer l" says which. A head word w = (h_1, ..., h_t) names the route through heads h_1 (first layer) to h_t.
 
 With a residual stream, X^l = X^{l-1} + sum_h A^{l,h} X^{l-1} M^{l,h}, the stream is one more letter: words are over
@@ -178,7 +178,7 @@ def geometric(base: int, first: int, last: int) -> int:
 def head_words(alphabet: int, length: int) -> Iterator[Word]:
     """All words of the given length over the letters 0 ... alphabet-1, in lexicographic order.
 
-    The alphabet is the number of heads, or heads + 1 where letter 0 stands for a residual stream.
+    The alphabet is the number of heads, or heads + 1 where letter 0 is the residual stream.
     """
     positive_integer("alphabet", alphabet)
     if length < 0:
@@ -282,7 +282,7 @@ def too_many_words(shape: Shape, length: int | None = None) -> bool:
 
 
 def require_words(shape: Shape, what: str = "", length: int | None = None) -> None:
-    """ResourceLimit where there are `too_many_words`; `what` stands first in the line."""
+    """ResourceLimit where there are `too_many_words`; the line begins with `what`."""
     if too_many_words(shape, length):
         about = f"{what} at {shape}" if what else str(shape)
         raise ResourceLimit(f"{about} has more than 2^60 head words or 2^20 layers; choose a smaller shape")

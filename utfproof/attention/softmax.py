@@ -19,7 +19,7 @@ from utfproof.util.arrays import Array, is_exact, is_torch, namespace, transpose
 KERNEL_NAMES = ("softmax", "scaled", "causal", "window:W", "alibi", "rope")
 BY_HEAD_DIM = "1/sqrt(d)"
 BASE = 10000.0
-"""What `rope` alone stands for."""
+"""The base of `rope` without a number."""
 
 
 def like(reference: Array, values: np.ndarray) -> Array:

@@ -38,8 +38,8 @@ _LARGE_PRIME = 2097143
 
 @dataclass(frozen=True)
 class Pairing:
-    """What is measured at these sizes, or the `tiny` ones: `make` gives the work and what stands beside it, in an empty folder
-    of its own. ImportError where either side cannot run here."""
+    """What is measured at these sizes, or the `tiny` ones: `make` gives the work and its comparison, in an empty folder of
+    its own. ImportError where either side cannot run here."""
 
     work: str
     beside: str

@@ -1,6 +1,6 @@
 """Certificates of kind `enclosure`: one host, target, embedding E and input X, and how far apart the two outputs are.
 
-Nothing of it is about universality: the claim is about the target, E and X that stand in the evidence
+The claim is not about universality: it is about the target, E and X in the evidence
 (docs/certificate-format.md section 12).
 """
 

@@ -33,7 +33,7 @@ class Outcome:
     """What a command found.
 
     document: for machines. For people: a title with rows, a table of two columns, then what `text` prints. Then, for both, the
-    exit code, or a failure whose line is said last.
+    exit code, or a failure whose line is printed last.
     """
 
     document: dict[str, Any]

@@ -26,7 +26,7 @@ _received: list[tuple[int, float]] = []
 
 
 def line(number: int) -> str:
-    """What is said of it."""
+    """The line printed about it."""
     return f"utfproof: {NUMBERS[number]}; nothing half-written is left"
 
 
@@ -70,7 +70,7 @@ def while_running() -> None:
 
 
 def when_done() -> None:
-    """Everything is said: whatever comes now ends the process as the system would."""
+    """Everything is printed: a later signal ends the process as the system would."""
     for number in NUMBERS:
         if callable(signal.getsignal(number)):
             signal.signal(number, signal.SIG_DFL)

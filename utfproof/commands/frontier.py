@@ -202,7 +202,7 @@ def _print(found: Found, document: dict[str, Any]) -> None:
 
 
 def _notes(found: Found, document: dict[str, Any]) -> list[str]:
-    """What stands below the tables: what their signs mean, and how many sides are of which kind."""
+    """The lines below the tables: their signs, and how many numbers are of which kind."""
     from utfproof.frontiers.words import GATED
 
     sides = document["sides"]

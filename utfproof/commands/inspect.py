@@ -1,4 +1,4 @@
-"""`utfproof inspect`: what the attention of a model shows, and which theorems stand in the way of embedding the rest."""
+"""`utfproof inspect`: what the attention of a model shows, and which theorems rule out an embedding of the rest."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The registry: every construction of a host by name. Each one's record stands in its own file (`record.Construction`), with
+"""The registry: every construction of a host by name. Each one's record is in its own file (`record.Construction`), with
 all that is known of it; the page "What became of the paper" has the table. Whoever needs some of them asks by property."""
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ _ALL = (
 
 
 def _family(name: str) -> Construction | None:
-    """The host that a name with numbers stands for, such as mlp-5-6; None for other names."""
+    """The host of a name with numbers, such as mlp-5-6; None for other names."""
     return gated_models.family(name) or mlp_tree.family(name)
 
 

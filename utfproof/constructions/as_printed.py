@@ -1,5 +1,5 @@
 """The paper's constructions as printed. Each fails the matching equations it was made for; they are kept so that the
-failure is computed, not remembered. (`printed-tree-*` share the prefix tree of `sparse` and stand beside it.)
+failure is computed, not remembered. (`printed-tree-*` share the prefix tree of `sparse` and are in its file.)
 
 Coordinates: docs/certificate-format.md section 4.6.
 """

@@ -185,7 +185,7 @@ def embed_gated_model(
 
 @lru_cache(maxsize=64)
 def family(name: str) -> Construction | None:
-    """The host that a name mlp-D-K or mlp-D-K-ACTIVATION stands for; None for other names."""
+    """The host of a name mlp-D-K or mlp-D-K-ACTIVATION; None for other names."""
     found = _NAME.fullmatch(name)
     if found is None:
         return None

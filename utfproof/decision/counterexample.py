@@ -153,7 +153,7 @@ def counterexample(host: StoredHost, decision: HostDecision, *, max_memory: int 
             return Counterexample(host.shape, min(set(range(host.M)) - set(profile.columns)))
     try:
         found = find_relation(source, source.r_all(p), p, max_memory=max_memory)
-    except ResourceLimit:  # the verdict stands without a name for the target
+    except ResourceLimit:  # the verdict holds without a named target
         return None
     return None if found is None else Counterexample(host.shape, refuted_column(host.shape, found), found)
 

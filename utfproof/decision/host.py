@@ -61,7 +61,7 @@ def decide(
         return found
     if tied_targets:
         return replace(found, tied=tied_counterexample(stored, found.decision))
-    with suppress(ResourceLimit):  # the verdict stands without a name for the target
+    with suppress(ResourceLimit):  # the verdict holds without a named target
         return replace(found, counterexample=counterexample(stored, found.decision, max_memory=max_memory))
     return found
 

@@ -75,7 +75,7 @@ def read_shared_host(
     """R_V of a host's file (or of one with R_V alone); d_in and head_dim name the targets, 1 unless the file or the caller
     says otherwise. Factors R_Vv, R_Vo are multiplied exactly.
 
-    Raises MalformedInput for files that hold no R_V, for tied ones whose number of layers nobody says, NotDefined for hosts
+    Raises MalformedInput for files that hold no R_V, for tied ones without a number of layers, NotDefined for hosts
     with a residual stream.
     """
     file = read_tensors(path, max_memory=max_memory)

@@ -36,12 +36,12 @@ class Bound:
     """One bound on the least m: a lower one ("no host of fewer than value(shape) dimensions") or an upper one (a host of
     value(shape) dimensions), or that no host of any dimension will do.
 
-    question: what it answers; it speaks of all that this implies (upper) or that implies this (lower). applies: the shapes
-    where it is proved. place: the page of docs/, or the paper's label. certificate: makes it, given shape and value; it
+    question: what it answers, and with it all questions that this implies (upper) or that imply this (lower). applies: the
+    shapes where it is proved. place: the page of docs/, or the paper's label. certificate: makes it, given shape and value; it
     fails where the value is not what its arithmetic gives. size: roughly the numbers that its certificate writes, or the
     columns that it eliminates or the moves that its checker follows, in the same measure of work. evidence: "proof" where a
-    written proof and computations stand for a certificate (claim: the registered claim that checks it, if there is one).
-    residual: speaks of shapes with a residual stream, and of no others.
+    written proof and computations take the place of a certificate (claim: the registered claim that checks it, if any).
+    residual: about shapes with a residual stream, and about no others.
     """
 
     name: str

@@ -163,7 +163,7 @@ def frontier(
     Numbers come first, their certificates when they are asked for.
 
     Every number printed as proved or reached comes from a bound that has a certificate (or a written proof alone, marked so;
-    or, where its size exceeds `largest`, stands for the formula alone). MalformedInput unless d_in = d_out.
+    or, where its size exceeds `largest`, is the formula's value alone). MalformedInput unless d_in = d_out.
 
     >>> from utfproof import Shape, frontier
     >>> least = frontier(Shape(2, 2, 1, 1), notions=["matching"]).entries[0]

@@ -150,7 +150,7 @@ class ModelAttention:
         return found if len(plain) == 1 and found is not None else self
 
     def words(self) -> str:
-        """For people: layers that do the same are said once."""
+        """For people: layers that do the same are listed once."""
         each = [layer.words() for layer in self.layers]
         return each[0] if len(set(each)) == 1 else "; ".join(f"layer {i}: {text}" for i, text in enumerate(each))
 

@@ -129,7 +129,7 @@ def shape_facts(host: Universal) -> dict[str, str]:
 
 
 def model_facts(model: Reading, kernel: Kernel) -> dict[str, str]:
-    """Metadata of a model's embedding: what its rows are, whom positions see, which facts nobody said, what was compared."""
+    """Metadata of a model's embedding: its rows, the visible keys, the facts that were assumed, and what was compared."""
     facts = {
         "vocabulary": str(model.vocabulary),
         "positions": str(model.positions),

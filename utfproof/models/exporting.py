@@ -194,7 +194,7 @@ def _layers(kernel: Kernel, shape: Shape) -> tuple[LayerAttention, ...]:
 
 
 def _constants(layer: LayerAttention) -> dict[str, Any]:
-    """What the module's text says about a layer; tables stand in the safetensors file."""
+    """What the module's text says about a layer; tables are in the safetensors file."""
     rotary = layer.rotary
     return {
         "causal": layer.causal,

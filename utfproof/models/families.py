@@ -39,7 +39,7 @@ class Layout:
 BY_HEAD = Layout("TransformerLens (HookedTransformer)", ("W_Q",), "W_O", _LENS)
 """Matrices act from the right, heads are an axis of their own: W_Q, W_K, W_V [H, D, d] and W_O [H, d, D]."""
 MIXED = "query_key_value.weight"
-"""The linear in which the queries, keys and values of a group of heads stand together."""
+"""The linear layer that holds queries, keys and values of a group of heads."""
 LAYOUTS = (
     BY_HEAD,
     Layout("TransformerLens 4 (TransformerBridge)", ("q.weight", "k.weight", "v.weight"), "o.weight", _LENS),

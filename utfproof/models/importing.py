@@ -47,8 +47,8 @@ def import_model(
 ) -> Reading:
     """The model of a safetensors file with the names of TransformerLens or of nn.MultiheadAttention.
 
-    attention: whom a position sees (softmax, causal, window:W). heads and residual: what a PyTorch state dict does not show.
-    Nothing here compares the reading with the model; `Reading.unknown` names the facts that nobody says. Raises MalformedInput
+    attention: the visible keys (softmax, causal, window:W). heads and residual: what a PyTorch state dict does not show.
+    Nothing here compares the reading with the model; `Reading.unknown` names the facts that are unknown. Raises MalformedInput
     with the tensor or the field.
 
     >>> import numpy as np
@@ -115,7 +115,7 @@ def _say(file: TensorFile, said: dict[str, str], name: str, value: str, source: 
 
 
 def _number(file: TensorFile, said: dict[str, str], name: str) -> int | None:
-    """A whole number, None if nobody says it. MalformedInput for another value."""
+    """A whole number, or None if the file does not have it. MalformedInput for another value."""
     text = said.get(name)
     if text is not None and not (text.isdecimal() and len(text) < 9):
         raise file.refuse(f"{name} is {text[:40]}, expected a whole number")
@@ -125,7 +125,7 @@ def _number(file: TensorFile, said: dict[str, str], name: str) -> int | None:
 def _shown(said: dict[str, str], name: str) -> str:
     """A fact for people."""
     plain = {"0": "none", "true": "yes", "false": "no"}
-    return plain.get(said[name], said[name]) if name in said else "as usual (assumed: nobody says)"
+    return plain.get(said[name], said[name]) if name in said else "as usual (assumed: not in the file)"
 
 
 def _require_masks(file: TensorFile, layer: LayerAttention) -> None:

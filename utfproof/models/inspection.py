@@ -141,7 +141,7 @@ def _compositions(model: Skeleton) -> Iterator[dict[str, Any]]:
 
 
 def _obstacles(model: Skeleton, hosts: Mapping[str, int]) -> Iterator[dict[str, str]]:
-    """What stands beside the skeleton, and which theorem is about it."""
+    """The parts beside the attention, and which theorem is about each."""
     left = list(model.names)
     for what, page, pattern, says in (*OBSTACLES, BIASES):  # a tensor belongs to the first that fits
         found = [name for name in left if re.search(pattern, name)]

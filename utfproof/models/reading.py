@@ -23,7 +23,7 @@ Arrays = dict[str, np.ndarray]
 """W_E [V, D], W_pos [P, D], W_U [D, O], b_U [O], W_Q [L, H, D, d], W_K, W_V [L, G, D, d] with G dividing H, W_O [L, H, d, D],
 b_Q [L, H, d], b_K, b_V [L, G, d], b_O [L, D]: a model's matrices, which act on rows from the right."""
 ANY_LENGTH = 64
-"""Positions of a model without learned ones: nobody says how many, tests go to this many, or just beyond its windows."""
+"""Positions of a model without learned ones: their number is unknown. Tests go to this many, or just beyond its windows."""
 BY_MATRICES = "its matrices"
 """The title of a model that is given by its matrices."""
 Forward = Callable[[np.ndarray], np.ndarray]
@@ -49,7 +49,7 @@ class Reading:
 
     target: its matrices, the factor of the logits in W_Q and b_Q. vocabulary: V; positions: P, 0 where positions are not in E,
     and then context: the longest to try.
-    facts: what changes outputs, as it was taken and on whose word; unknown: what nobody says.
+    facts: what changes outputs, each with its source; unknown: the facts without one.
     witness: the live module whose outputs were compared, None if there is only the reading; coverage: on which inputs; forward:
     the module's own.
     ids [V]: of a part of a model (`live.from_model`), the model's own token ids. Tokens are then numbers 0 ... V-1, and E has

@@ -82,7 +82,7 @@ class Claims:
 
 
 def layer_prefixes(file: TensorFile, marks: tuple[str, ...]) -> list[str]:
-    """What stands before the marks in the names of tensors, "blocks.0.attn." say: a prefix a layer, in order. Empty where no
+    """The prefixes of the tensors' names, such as "blocks.0.attn.": one for each layer, in order. Empty where no
     prefix has all the marks; MalformedInput where their order is unclear or has gaps."""
     ends = {name[: -len(marks[0])] for name in file.tensors if name.endswith(marks[0])}
     found = {end for end in ends if not end or end[-1] == "."}

@@ -39,7 +39,7 @@ CAUTION = "“Not universal by matching” does not mean “not universal”."
 
 
 def theorem_lines(claim: dict[str, Any]) -> list[str]:
-    """The theorems behind a claim, a line for each way in which they stand here, and what of the claim they do not prove."""
+    """The theorems behind a claim, one line for each status, and the parts of the claim that they do not prove."""
     names: dict[str, list[str]] = {}
     for theorem in claim["theorems"]:
         names.setdefault(str(theorem["status"]), []).append(str(theorem["name"]))

@@ -43,7 +43,7 @@ def _row(text: str) -> str:
             parts.append(f"<mn>{part[0]}</mn>")
         elif re.fullmatch(_LETTER, part[0]):
             parts.append(f"<mi>{part[0]}</mi>")
-        elif part[0][0].isalpha() or part[0] in "()[]|":  # brackets stand on the line, as in the text around
+        elif part[0][0].isalpha() or part[0] in "()[]|":  # brackets stay on the line, as in the text around
             parts.append(f"<mtext>{part[0]}</mtext>")
         elif part[0].strip():
             parts.append(f"<mo>{part[0].replace('-', '−')}</mo>")

@@ -114,7 +114,7 @@ class Grid:
         return shapes
 
     def _axis(self, key: Parameter, given: Any) -> Values:
-        """The values of one key; a pattern of file names stands for every file that fits."""
+        """The values of one key; a pattern of file names gives every file that fits."""
         place = f"{self.place}: {key.name}"
         ranges = [_values(place, key, value) for value in (given if isinstance(given, list) else [given])]
         if not ranges:

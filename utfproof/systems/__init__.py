@@ -77,7 +77,7 @@ def run_layers(
 
 
 def _require(name: str, array: Any, expected: tuple[Any, ...]) -> None:
-    """MalformedInput unless this is an array of real numbers of this shape: a leading ... stands for any axes, None for any
+    """MalformedInput unless this is an array of real numbers of this shape: a leading ... matches any axes, None for any
     size from 1 on."""
     sizes = [size for size in expected if size is not ...]
     wanted = f"[{', '.join({...: '...', None: 'n >= 1'}.get(size, str(size)) for size in expected)}]"

@@ -130,7 +130,7 @@ class BiasedTarget:
             raise MalformedInput("these inputs have no constant coordinate: X c = 1 fails, and biases need it")
 
     def forward(self, x: Array, kernel: AttentionKernel, positions: Array | None = None) -> Array:
-        """T(X), x [..., n, d_in] -> [..., n, d_out], biases added where they stand. Inputs and kernel are checked first."""
+        """T(X), x [..., n, d_in] -> [..., n, d_out], with every bias added. Inputs and kernel are checked first."""
         require_row_stochastic(kernel)
         self.require_valid(x)
         if positions is None:

@@ -7,7 +7,7 @@
 | trained | nothing | E, U, R_Q, R_K, R_V, drawn as the random host's |
 | trained-own-width | nothing | E, U, W_Q, W_K, W_V, W_O: a target of width m |
 
-With learned positions P is trained too. With LN a layer reads LN(x), and one more LN stands before U. With an MLP each
+With learned positions P is trained too. With LN a layer reads LN(x), and one more LN comes before U. With an MLP each
 layer is followed by x + MLP(x), GELU. MLPs are drawn as torch's Linear, and frozen in frozen hosts.
 """
 

@@ -1,1 +1,1 @@
-"""What every room stands on: arrays, files, processes, resources, the seeded generator, the lattice of notions."""
+"""Used by every room: arrays, files, processes, resources, the seeded generator, the lattice of notions."""

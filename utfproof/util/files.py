@@ -28,7 +28,7 @@ _DEVICE_FAILED = {
 def require_writable(*paths: Path | str | None) -> None:
     """MalformedInput, before any work, for files that could not be written: no folder, a folder itself, no permission.
 
-    None stands for an output that nobody asked for.
+    None: no output was asked for.
     """
     for given in paths:
         if given is not None and not _allowed((path := _place(given)).parent, os.W_OK | os.X_OK):

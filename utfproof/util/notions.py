@@ -188,7 +188,7 @@ USUAL = {
     Notion.FUNCTIONAL: Attention.SOFTMAX,
     Notion.SHARED_ATTENTION: Attention.GIVEN,
 }
-"""The attention maps that a notion is about unless something else is said."""
+"""The attention maps that a notion is about by default."""
 _LESS = {
     Attention.ANY: set(Attention),
     Attention.LOGITS: set(Attention) - {Attention.ANY},
