@@ -52,7 +52,7 @@ KEPT = re.compile(r"((?:<(?:code|pre|svg|math|script)\b.*?</(?:code|pre|svg|math
 SPACING = (
     (r"<mi>:</mi><mo>&#x0003D;</mo>", "<mo>:=</mo>"),
     (r"<mi>:</mi>", "<mo>:</mo>"),
-    (r"<mo>([A-Za-z]+)</mo>", r"<mi>\1</mi>"),
+    (r"<mo>([A-Za-z]+|&#x0221E;|&#x02205;)</mo>", r"<mi>\1</mi>"),
     (r"<mo(?: stretchy=\"false\")?>(&#x0007C;|&#x0002F;)</mo>", r'<mo stretchy="false" lspace="0" rspace="0">\1</mo>'),
 )
 """Names, bars and slashes as latex2mathml writes them, and with the spaces that TeX gives them."""
