@@ -31,6 +31,12 @@ def verdict_on(found, folder, options=OPTIONS):
     return checker.check_file(path, options)
 
 
+def verdicts_below(paths):
+    """(path, verdict) on files, and on the certificates in folders."""
+    options = checker.Options()
+    return list(checker.verdicts(paths, lambda path, in_folder: checker.judge(path, options, in_folder), []))
+
+
 def confirmed(found, folder):
     """The same with NumPy and without; the second judge says the same, or leaves it alone."""
     verdict = verdict_on(found, folder)

@@ -11,6 +11,7 @@ from pathlib import Path
 import corpus
 import pytest
 from corpus import CORPUS, canonical
+from judges import verdicts_below
 
 from utfproof.certificates import checker, prover
 from utfproof.errors import Undecided
@@ -74,7 +75,7 @@ def test_what_is_not_a_file_is_malformed(tmp_path):
     verdict = checker.check_file(tmp_path / "empty")
     assert verdict.code == 2
     for folder in ("empty", "folder.json"):
-        assert [v.code for _, v in checker.check_paths([tmp_path / folder])] == [2]
+        assert [v.code for _, v in verdicts_below([tmp_path / folder])] == [2]
     done = run_checker(*cases[:-1], "", tmp_path / "empty")
     assert done.returncode == 2
     assert done.stderr == ""
@@ -94,7 +95,7 @@ def test_unreadable_is_malformed(tmp_path):
     inner = tmp_path / "inner"
     inner.mkdir(mode=0)
     try:
-        assert {v.code for _, v in checker.check_paths([inner])} == {2}
+        assert {v.code for _, v in verdicts_below([inner])} == {2}
     finally:
         inner.chmod(0o700)
 
@@ -124,7 +125,7 @@ def test_loops_and_strange_names(tmp_path, monkeypatch):
     done = run_checker("--", "--json.json", "-.json", " .json")
     assert done.returncode == 0
     (tmp_path / "link").symlink_to(tmp_path / "a")
-    assert {v.code for _, v in checker.check_paths([tmp_path / "link"])} == {0}
+    assert {v.code for _, v in verdicts_below([tmp_path / "link"])} == {0}
 
 
 def test_sidecar_is_looked_up_beside_the_certificate(tmp_path, monkeypatch):
@@ -230,7 +231,7 @@ def test_a_deep_folder_is_walked_without_recursion(tmp_path):
             folders.append(folders[-1] / "a")
     except OSError:  # the file system's own limit on paths
         pass
-    verdicts = checker.check_paths([tmp_path])
+    verdicts = verdicts_below([tmp_path])
     for folder in reversed(folders[1:]):  # removing the tree is recursive elsewhere, too
         folder.rmdir()
     assert len(folders) > 1000

@@ -354,3 +354,12 @@ def test_integers_of_64_bits_everywhere(tmp_path, dtype):
     assert here.to_bytes() == there.to_bytes()
     here.write(tmp_path / "c.json")
     assert checker.check_file(tmp_path / "c.json").code == 0
+
+
+@pytest.mark.parametrize("residual", [False, True])
+def test_all_heads_of_sparse_at_once(residual):
+    """As head by head, by the host's definition."""
+    host = checker.Sparse(checker.Shape(2, 3, 2, 3, 1, 99, residual))
+    runs = {block: (block, 0, width) for block, (_, width) in host.blocks.items()}
+    for layer in range(1, 4):
+        assert host.act(layer, runs) == checker.IndexHost.act(host, layer, runs)

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from judges import verdicts_below
 
 from utfproof.certificates import checker
 from utfproof.constructions import build_host
@@ -63,7 +64,7 @@ def test_refutations_name_target_and_certificate():
 
 def test_certificates_and_weights_are_kept(tmp_path):
     decide(lambda shape: build_host("random", shape, seed=2, dtype="float16"), SMALL, keep=tmp_path)
-    answers = checker.check_paths([tmp_path])
+    answers = verdicts_below([tmp_path])
     assert len(answers) == 16
     assert {answer.code for _, answer in answers} == {checker.VALID}
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from corpus import canonical, derived
-from judges import UTFCHECK
+from judges import UTFCHECK, verdicts_below
 
 from utfproof.certificates import checker, checking
 from utfproof.certificates.dimensions import dimension_certificate
@@ -236,7 +236,7 @@ def test_what_is_no_regular_file_is_not_waited_for(utfcheck, tmp_path):
     run = subprocess.run([utfcheck, tmp_path], capture_output=True, text=True, check=False, timeout=60)
     said = [line.split(": ")[1].split(",")[0] for line in run.stdout.splitlines()]
     assert (run.returncode, said) == (1, ["rejected (no regular file)", "valid"])
-    assert [verdict.code for _, verdict in checker.check_paths([tmp_path])] == [2, 0]
+    assert [verdict.code for _, verdict in verdicts_below([tmp_path])] == [2, 0]
 
 
 def test_a_rejected_certificate_decides_the_exit_status(utfcheck, tmp_path):

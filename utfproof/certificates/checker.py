@@ -8,12 +8,7 @@ with an internal error, which is no verdict; else 2 one is malformed; else 3 one
 141: the report could not be written.) `utfproof check` runs this file in a process with the system's limits.
 
 What is trusted: the Python interpreter with its standard library, and this file. Nothing is taken over from the program
-that wrote a certificate; hosts are rebuilt here from the definitions of the format.
-
-The kernel is one part of some 750 lines: the canonical form with its exact numbers, the rules that read fields, the dispatch
-of kinds, the layered product (R_all z, W_all z, from the last layer back) and the rank modulo a prime. Around it are the hosts
-by their definitions, one class for each kind of certificate and method, identities at a random point, the table of cited
-bounds, enclosures, and the report."""
+that wrote a certificate; hosts are rebuilt here from the definitions of the format."""
 
 from __future__ import annotations
 
@@ -227,7 +222,7 @@ def turned(matrix: Iterable[Iterable[int]]) -> Matrix:
 def open_regular(path: str, follow: bool) -> BinaryIO:
     """A regular file, opened; never blocks on a pipe."""
     if "\0" in path:
-        raise Malformed("no such file")
+        raise Malformed("there is no such file")
     info = os.stat(path) if follow else os.lstat(path)
     flags = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
     if not stat.S_ISREG(info.st_mode):
@@ -279,9 +274,9 @@ def parse_canonical(raw: bytes) -> Any:
     except RecursionError:
         raise Malformed("nested too deeply") from None
     except ValueError as error:
-        raise Malformed(f"not a canonical JSON file ({str(error)[:80]})") from None
+        raise Malformed(f"not a certificate in canonical form, which is JSON ({str(error)[:80]})") from None
     if not same:
-        raise Malformed("not in canonical form")
+        raise Malformed("not a certificate in canonical form; write it anew by RFC 8785: sorted keys, no white space")
     return value  # true, false and null can still occur; whoever reads a field demands its type
 
 
@@ -952,7 +947,7 @@ def require_prime(p: int) -> None:
 
 Block: TypeAlias = tuple[Any, ...]
 Run: TypeAlias = tuple[Block, int, int]  # (block, offset, width): columns 0..width-1 are the units of offset.. in block
-Step: TypeAlias = "tuple[Block, int, int] | None"
+Columns: TypeAlias = "dict[Any, Run]"  # some runs, each by what it is called
 WordTuple: TypeAlias = tuple[int, ...]
 Rows: TypeAlias = "dict[Block, list[int]]"  # one row of E by blocks
 
@@ -1003,13 +998,22 @@ class IndexHost:
         """The block that R_V sends to this one; it may be none of the host's."""
         raise NotImplementedError
 
-    def move(self, layer: int, head: int, block: Block) -> Step:
+    def move(self, layer: int, head: int, block: Block) -> Run | None:
         """The columns of R_V that belong to a block, as (block', shift, limit): column i < limit is the unit
         of coordinate i + shift of block', the others are zero. None: all are zero."""
         source = self.source(layer, head, block)
         if source not in self.blocks:
             return None
         return source, 0, min(self.blocks[source][1], self.blocks[block][1])
+
+    def act(self, layer: int, columns: Columns) -> list[Columns]:
+        """What the R_V of each head makes of runs; those that become zero are left out."""
+        found: list[Columns] = [{} for _ in range(self.H)]
+        for head, (name, (block, offset, width)) in product_of(range(self.H), columns.items()):
+            target, shift, limit = self.move(layer, head, block) or (block, 0, 0)
+            if limit > offset:
+                found[head][name] = target, offset + shift, min(width, limit - offset)
+        return found
 
     def first(self, block: Block) -> int:
         """The number of the block's first coordinate."""
@@ -1024,7 +1028,9 @@ class IndexHost:
         raise NotImplementedError
 
 
-class Sparse(IndexHost):
+class Tree(IndexHost):
+    """A block for every word of at most L letters."""
+
     def listed(self) -> Iterator[tuple[Block, int]]:
         for length in range(self.L + 1):
             for w in all_words(self.s.letters, length):
@@ -1037,16 +1043,25 @@ class Sparse(IndexHost):
     def outputs(self) -> list[Run]:
         return [(w, 0, self.out) for w in all_words(self.s.letters, self.L)]
 
+
+class Sparse(Tree):
     def source(self, layer: int, head: int, block: Block) -> Block | None:
-        return block if len(block) >= layer and block[layer - 1] == head + self.s.residual else None
+        return block if block[layer - 1 : layer] == (head + self.s.residual,) else None
+
+    def act(self, layer: int, columns: Columns) -> list[Columns]:
+        found: list[Columns] = [{} for _ in range(self.s.letters)]
+        for name, run in columns.items():
+            if len(run[0]) >= layer:
+                found[run[0][layer - 1]][name] = run
+        return found[self.s.residual :]
 
 
-class PrintedTreeRow(Sparse):
+class PrintedTreeRow(Tree):
     def source(self, layer: int, head: int, block: Block) -> Block | None:
         return block[:-1] if len(block) == layer and block[-1] == head else None
 
 
-class PrintedTreeColumn(Sparse):
+class PrintedTreeColumn(Tree):
     def source(self, layer: int, head: int, block: Block) -> Block | None:
         return (*block, head) if len(block) == layer - 1 else None
 
@@ -1067,7 +1082,7 @@ class SparseFront(IndexHost):
     def outputs(self) -> list[Run]:
         return [((), 0, self.out)]
 
-    def move(self, layer: int, head: int, block: Block) -> Step:
+    def move(self, layer: int, head: int, block: Block) -> Run | None:
         return block, 2 * self.H * self.d + head * self.size[layer], self.size[layer]
 
 
@@ -1658,44 +1673,40 @@ class GivenHost:
 # KINDS ABOUT RANKS (sections 5-8, 11)
 
 
-def pull_back(host: IndexHost, lists: list[list[Run]], depth: int, stream: bool) -> list[list[Run]]:
-    """R_w x for every word w of length `depth` in lexicographic order and, within it, every x of `lists`; with `stream`
-    words over the letters 0 ... H.
+def pull_back(host: IndexHost, readers: list[list[Run]], depth: int, stream: bool) -> Iterator[list[tuple[int, int]]]:
+    """R_w x for every word w of length `depth` in lexicographic order and, within it, every x of `readers`, no two of whose
+    runs are in the same block; with `stream` words over the letters 0 ... H.
 
     R_w = R_V^{1,h_1} ... R_V^{depth,h_depth} acts on columns from its last factor on, so each round prepends
     a letter to all words at once, and the words share the work on their common endings."""
+    held = [{block: (offset, width) for block, offset, width in runs} for runs in readers]
+    words = [{block: (block, 0, host.blocks[block][1]) for block in set().union(*held)}]
     for layer in range(depth, 0, -1):
-        longer = list(lists) if stream else []  # letter 0 leaves all as it is
-        for head in range(host.H):
-            for runs in lists:
-                kept = []
-                for block, offset, width in runs:
-                    if (step := host.move(layer, head, block)) is not None:
-                        target, shift, limit = step
-                        if (moved := min(width, limit - offset)) > 0:
-                            kept.append((target, offset + shift, moved))
-                longer.append(kept)
-        lists = longer
-    return lists
+        longer = zip(*(host.act(layer, columns) for columns in words), strict=True)
+        words = list(chain(words if stream else [], *longer))  # letter 0 leaves all as it is
+    for columns in words:
+        reached = {block: (host.first(to) + at, width) for block, (to, at, width) in columns.items()}
+        for read in held:
+            both = [(*reached[block], *read[block]) for block in reached.keys() & read.keys()]
+            yield [(row + offset, min(width, end - offset)) for row, end, offset, width in both if end > offset]
 
 
-def traced(host: IndexHost, lengths: Iterable[int], stream: bool) -> Iterator[tuple[list[Run], int]]:
-    """The columns of R_all, one reader and word after the other: what runs they are, and how many columns. Outputs are
-    those of words of these lengths; with `stream` words have the letter 0, too."""
-    for part in (0, 1):
-        for layer in range(1, host.L + 1):
-            reads = [host.reads(part, layer, head) for head in range(host.H)]
-            yield from ((runs, host.d) for runs in pull_back(host, reads, layer - 1, stream))
+def traced(host: IndexHost, lengths: Iterable[int], stream: bool) -> Iterator[tuple[list[tuple[int, int]], int]]:
+    """The columns of R_all, one reader and word after the other: the sum of which runs they are, and how many columns.
+    Outputs are those of words of these lengths; with `stream` words have the letter 0, too."""
+    for part, layer in product_of((0, 1), range(1, host.L + 1)):
+        reads = [host.reads(part, layer, head) for head in range(host.H)]
+        yield from ((runs, host.d) for runs in pull_back(host, reads, layer - 1, stream))
     for length in lengths:
         yield from ((runs, host.out) for runs in pull_back(host, [host.outputs()], length, stream))
 
 
-def require_first_rows(host: IndexHost, blocks: Iterator[tuple[list[Run], int]], columns: int) -> None:
+def require_first_rows(host: IndexHost, blocks: Iterator[tuple[list[tuple[int, int]], int]], columns: int) -> None:
     """The first rows in which the columns are not zero are all different: then the columns are independent. Every run starts
     at the columns' block, so that the run that begins first has the first row of each of them."""
     seen, column = bytearray(host.end), 0
     for runs, width in blocks:
-        start, limit = min(((host.first(block) + offset, limit) for block, offset, limit in runs), default=(0, 0))
+        start, limit = min(runs, default=(0, 0))
         if limit < width:
             raise Stop(f"one of the {width} columns from {column} on is zero")
         if start + width > host.end or seen.find(1, start, start + width) >= 0:
@@ -2218,14 +2229,10 @@ def weighted_words(host: IndexHost, runs: Runs, weights: Matrix, q: int) -> Runs
     """The sum of all R_w, with the weights of their words, times what the runs stand for."""
     for layer in range(len(weights), 0, -1):
         moved: Runs = {}
-        for (block, offset, width), value in runs.items():
-            letters: list[tuple[Run, int]] = [((block, offset, width), 0)] * host.s.residual
-            for head in range(host.H):
-                target, shift, limit = host.move(layer, head, block) or (block, 0, 0)
-                letters.append(((target, offset + shift, min(width, limit - offset)), limit - offset))
-            for letter, (run, left) in enumerate(letters):
-                if left > 0 or (host.s.residual and letter == 0):
-                    moved[run] = (moved.get(run, 0) + weights[layer - 1][letter] * value) % q
+        columns = {run: run for run in runs}
+        for letter, reached in enumerate([columns] * host.s.residual + host.act(layer, columns)):
+            for run, target in reached.items():
+                moved[target] = (moved.get(target, 0) + weights[layer - 1][letter] * runs[run]) % q
         runs = moved
     return runs
 
@@ -2803,11 +2810,8 @@ def run_index_host(host: IndexHost, x: Ball, E: Ball, attention: Attention, bits
     levels = [wanted]
     for layer in range(host.L, 0, -1):
         heads = []
-        for h in range(host.H):
-            values: list[list[tuple[Block, int]]] = []
-            for block, offset in wanted:
-                step = host.move(layer, h, block)
-                values.append([(step[0], offset + step[1])] if step is not None and offset < step[2] else [])
+        for h, moved in enumerate(host.act(layer, {place: (*place, 1) for place in wanted})):
+            values = [[moved[place][:2]] if place in moved else [] for place in wanted]
             heads.append([*(named(host.reads(part, layer, h), host.d) for part in (0, 1)), values])
         kept = wanted if host.s.residual else {}
         wanted = kept | dict.fromkeys(chain.from_iterable(chain.from_iterable(chain.from_iterable(heads))))
@@ -3046,6 +3050,8 @@ def judge(path: Path, options: Options, in_folder: bool = False) -> Verdict:
         return Verdict(VALID, proved, facts)
     except Stop as stop:
         return Verdict(stop.code, str(stop), facts)
+    except FileNotFoundError:
+        return Verdict(MALFORMED, "there is no such file", facts)
     except OSError as error:
         return Verdict(MALFORMED, f"cannot be read: {error.strerror or error}", facts)
     except UnicodeError:
@@ -3110,12 +3116,6 @@ def verdicts(paths: Iterable[Path], judge: Judge, skipped: Skipped) -> Iterator[
             yield os.fsdecode(error.filename or given), Verdict(MALFORMED, f"cannot be read: {error.strerror}")
         if not certificates and not errors:
             yield given, Verdict(MALFORMED, "a folder without certificates")
-
-
-def check_paths(paths: Iterable[Path], options: Options | None = None) -> list[tuple[str, Verdict]]:
-    """The verdicts on certificate files and on the certificates in folders (recursively, sorted)."""
-    options = Options() if options is None else replace(options, digests={})
-    return list(verdicts(paths, lambda path, in_folder: judge(path, options, in_folder), []))
 
 
 def exit_code(found: list[Verdict], required: str | None = None) -> int:

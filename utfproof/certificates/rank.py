@@ -123,9 +123,9 @@ def _require_specified(host: Examined, matrix: SelectionMatrix) -> None:
     numbers = shape.heads, shape.layers, shape.head_dim, shape.d_in, shape.d_out
     rebuilt = checker.INDEX_HOSTS[host.construction.name](checker.Shape(*numbers, host.m))
     rows = [
-        np.arange(rebuilt.first(block) + offset, rebuilt.first(block) + offset + width)
+        np.arange(row, row + width)
         for runs, width in checker.traced(rebuilt, [shape.layers], stream=False)
-        for block, offset, _ in runs
+        for row, _ in runs
     ]
     found, columns = matrix.coordinates()
     if not np.array_equal(found[np.argsort(columns)], np.concatenate(rows)):
