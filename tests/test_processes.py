@@ -1,8 +1,11 @@
 """Cores, and threads of linear algebra that sleep when idle."""
 
 import os
+import signal
 import subprocess
 import sys
+
+import pytest
 
 from utfproof.util import processes
 
@@ -34,3 +37,26 @@ def test_the_command_line_asks_for_it():
     environment = {k: v for k, v in os.environ.items() if k != "OMP_WAIT_POLICY"}
     done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=False)
     assert done.stdout.splitlines()[-1] == "passive", done.stderr
+
+
+DEFERRED = """
+import os, signal, subprocess, sys
+from utfproof.util.processes import interrupts_deferred
+SLEEP = [sys.executable, "-c", "input(); print('unharmed')"]
+try:
+    with interrupts_deferred():
+        child = subprocess.Popen(SLEEP, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        os.kill(os.getpid(), signal.SIGINT)
+        child.send_signal(signal.SIGINT)
+        print("the block ends")
+    print("lost")
+except KeyboardInterrupt:
+    print("interrupted", child.communicate(b"\\n")[0])
+print(signal.pthread_sigmask(signal.SIG_BLOCK, []) == set())
+"""
+
+
+@pytest.mark.skipif(not hasattr(signal, "pthread_sigmask"), reason="needs masks of signals")
+def test_ctrl_c_while_workers_start_ends_the_driver_alone():
+    done = subprocess.run([sys.executable, "-c", DEFERRED], capture_output=True, text=True, check=False)
+    assert done.stdout.splitlines() == ["the block ends", "interrupted b'unharmed\\n'", "True"], done.stderr

@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 
 from utfproof.errors import MalformedInput, UtfproofError, install
 from utfproof.sweeps.jobs import Answer, SweepJob, one_line, run_job
-from utfproof.util.processes import THREAD_VARIABLES, check_parallel, cores, interrupts_ignored, worker_folder
+from utfproof.util.processes import THREAD_VARIABLES, check_parallel, cores, interrupts_deferred, worker_folder
 
 MAX_DEATHS = 3
 """Workers that a job may take down before it is given up."""
@@ -142,7 +142,7 @@ class DaskWorkers:
                 "distributed.scheduler.allowed-failures": MAX_DEATHS - 1,
                 "temporary-directory": folder,
             }
-            with dask.config.set(settings), interrupts_ignored():
+            with dask.config.set(settings), interrupts_deferred():
                 cluster = LocalCluster(
                     n_workers=self.workers,
                     threads_per_worker=1,

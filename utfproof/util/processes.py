@@ -70,16 +70,24 @@ def environment(**values: str) -> Iterator[None]:
 
 
 @contextmanager
-def interrupts_ignored() -> Iterator[None]:
-    """Ctrl-C does nothing here, nor in the processes started here: it is the driver's to handle."""
-    if threading.current_thread() is not threading.main_thread():  # only the main thread may set handlers
-        yield
+def interrupts_deferred() -> Iterator[None]:
+    """Ctrl-C waits until the block ends. Processes that are started here never see one: it is the driver's to handle."""
+    if threading.current_thread() is not threading.main_thread() or not hasattr(signal, "pthread_sigmask"):
+        yield  # only the main thread may set handlers
         return
-    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    from multiprocessing import resource_tracker
+
+    resource_tracker.ensure_running()  # started later, it would unblock SIGINT here
+    came: list[int] = []
+    handler = signal.signal(signal.SIGINT, lambda number, _: came.append(number))
+    blocked = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})  # what is started inherits this
     try:
         yield
     finally:
-        signal.signal(signal.SIGINT, before)
+        signal.signal(signal.SIGINT, handler)
+        signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
+        if came:
+            signal.raise_signal(signal.SIGINT)
 
 
 @contextmanager
@@ -104,7 +112,7 @@ def worker_pool(
         pool = ProcessPoolExecutor(count, mp_context=get_context("spawn"))
         try:
             # workers inherit these from their first moment
-            with environment(TMPDIR=folder, **dict.fromkeys(THREAD_VARIABLES, "1")), interrupts_ignored():
+            with environment(TMPDIR=folder, **dict.fromkeys(THREAD_VARIABLES, "1")), interrupts_deferred():
                 for _ in range(count):
                     pool.submit(os.getpid)
             yield pool
