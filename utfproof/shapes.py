@@ -186,16 +186,6 @@ def head_words(alphabet: int, length: int) -> Iterator[Word]:
     return itertools.product(range(alphabet), repeat=length)
 
 
-def word_index(word: Word, alphabet: int) -> int:
-    """Position of `word` among the words of its length in lexicographic order. Inverse of `word_at`."""
-    index = 0
-    for letter in word:
-        if not 0 <= letter < alphabet:
-            raise MalformedInput(f"letter {letter} of word {word} is outside 0 ... {alphabet - 1}")
-        index = index * alphabet + letter
-    return index
-
-
 def word_at(index: int, length: int, alphabet: int) -> Word:
     """The word of the given length at this position of the lexicographic order."""
     if not 0 <= index < alphabet**length:
@@ -260,19 +250,18 @@ def column_at(shape: Shape, index: int) -> Column:
 
 def column_index(shape: Shape, column: Column) -> int:
     """Position of a column in the canonical order."""
-    for group in column_groups(shape):
-        if group.kind == column.kind and group.length == len(column.word):
-            if not 0 <= column.coordinate < group.width:
-                break
-            if group.kind == "OV":
-                number = word_index(column.word, shape.letters)
-            else:
-                reader = column.word[-1] - shape.residual
-                if not 0 <= reader < shape.heads:
-                    break
-                number = word_index(column.word[:-1], shape.letters) * shape.heads + reader
-            return group.start + number * group.width + column.coordinate
-    raise MalformedInput(f"{column} names no column of R_all at {shape}")
+    kind, word, coordinate = column
+    group = next((g for g in column_groups(shape) if (g.kind, g.length) == (kind, len(word))), None)
+    reads = kind != "OV"
+    letters = (*word[:-1], word[-1] - shape.residual) if reads and word else word
+    most = [shape.letters] * (len(word) - reads) + [shape.heads] * reads
+    within = all(0 <= letter < size for letter, size in zip(letters, most, strict=False))
+    if group is None or not within or not 0 <= coordinate < group.width:
+        raise MalformedInput(f"{column} names no column of R_all at {shape}")
+    number = 0
+    for letter, size in zip(letters, most, strict=True):
+        number = number * size + letter
+    return group.start + number * group.width + coordinate
 
 
 def too_many_words(shape: Shape, length: int | None = None) -> bool:
@@ -319,16 +308,6 @@ def paper_dimension(shape: Shape) -> int:
 def paper_looped_dimension(shape: Shape) -> int:
     """The paper's looped m-bar (thm:designed-R-looped): (1 + S) max{2d, d_out}. Below M at its table shapes."""
     return (1 + shape.word_count) * max(2 * shape.head_dim, shape.d_out)
-
-
-def printed_random_count(shape: Shape) -> int:
-    """M as printed in the proof of thm:random-R: d S + d_out H^L (the factor 2 for Q and K is missing)."""
-    return shape.head_dim * shape.word_count + shape.d_out * shape.leaves
-
-
-def printed_looped_random_count(shape: Shape) -> int:
-    """M_loop as printed in thm:looped_random-R: 2d (1 + H + ... + H^{L-1}) + d_out H^L (a factor H is missing)."""
-    return 2 * shape.head_dim * geometric(shape.heads, 0, shape.layers - 1) + shape.d_out * shape.leaves
 
 
 def linear_test_dimension(shape: Shape) -> int:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
-from utfproof.attention.softmax import SoftmaxAttention, like, require_floats
+from utfproof.attention.softmax import SoftmaxAttention, require_floats, softmax
 from utfproof.util.arrays import Array, is_torch, namespace, one_line
 
 KEY_BLOCK = 256
@@ -48,10 +47,10 @@ class ChunkedAttention:
         positions = np.asarray(positions)
         if not isinstance(self.kernel, SoftmaxAttention):
             return blocked_product(self.kernel(queries, keys, positions, layer=layer, head=head), x)
+        require_floats(queries)
         n = x.shape[-2]
         rows = self.rows or max(16, LOGITS // n)
         counting = np.array_equal(positions, np.arange(n))
-        require_floats(queries)
         queries, keys = self.kernel.turned(queries, positions), self.kernel.turned(keys, positions)
         parts = []
         for start in range(0, n, rows):
@@ -60,38 +59,17 @@ class ChunkedAttention:
             here, there = positions[chunk], positions[seen]
             logits = self.kernel.logits(queries[..., chunk, :], keys[..., seen, :], here, there, head=head)
             if counting:  # only distances count: one mask serves many chunks and all heads
-                _hide(logits, _hidden(self.kernel, len(here), start - seen.start, len(there)))
+                mask = _mask(self.kernel, len(here), start - seen.start, len(there))
             else:
                 mask = self.kernel.mask(here, there)
-                _hide(logits, None if mask is None else ~mask)
-            total = _weigh(logits)
-            parts.append(blocked_product(logits, x[..., seen, :]))
-            parts[-1] /= total
+            parts.append(blocked_product(softmax(logits, mask), x[..., seen, :]))
         return parts[0] if len(parts) == 1 else namespace(x).concatenate(parts, axis=-2)
 
 
 @lru_cache(maxsize=16)
-def _hidden(kernel: SoftmaxAttention, rows: int, first: int, columns: int) -> np.ndarray | None:
-    """Boolean [rows, columns]: what the queries first, first + 1, ... do not see of the keys 0, 1, ...; None for nothing."""
-    mask = kernel.mask(np.arange(first, first + rows), np.arange(columns))
-    return None if mask is None else ~mask
-
-
-def _hide(logits: Array, hidden: np.ndarray | None) -> None:
-    """Minus infinity in place where `hidden` is True."""
-    if hidden is None:
-        return
-    if is_torch(logits):
-        logits.masked_fill_(like(logits, hidden), -math.inf)
-    else:
-        np.copyto(logits, -math.inf, where=hidden)
-
-
-def _weigh(logits: Array) -> Array:
-    """exp(logits - their row's maximum) in place of the logits; the row sums [..., rows, 1]."""
-    xp = namespace(logits)
-    logits -= xp.amax(logits, axis=-1, keepdims=True)
-    return xp.exp(logits, out=logits).sum(axis=-1, keepdims=True)
+def _mask(kernel: SoftmaxAttention, rows: int, first: int, columns: int) -> np.ndarray | None:
+    """The kernel's mask [rows, columns] of the queries first, first + 1, ... and the keys 0, 1, ...."""
+    return kernel.mask(np.arange(first, first + rows), np.arange(columns))
 
 
 def blocked_product(weights: Array, x: Array, block: int = KEY_BLOCK) -> Array:

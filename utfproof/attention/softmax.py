@@ -190,9 +190,13 @@ def visible(rows: np.ndarray, columns: np.ndarray, *, causal: bool, window: int 
 
 
 def softmax(logits: Array, mask: np.ndarray | None = None) -> Array:
-    """Row-wise softmax of [..., n, n] logits, over the visible keys."""
+    """Row-wise softmax of [..., n, n] logits over the visible keys, in place of the logits."""
     xp = namespace(logits)
-    if mask is not None:
-        logits = xp.where(like(logits, mask), logits, -math.inf)
-    weights = xp.exp(logits - xp.amax(logits, axis=-1, keepdims=True))
-    return weights / weights.sum(axis=-1, keepdims=True)
+    if mask is not None and is_torch(logits):
+        logits.masked_fill_(like(logits, ~mask), -math.inf)
+    elif mask is not None:
+        np.copyto(logits, -math.inf, where=~mask)
+    logits -= xp.amax(logits, axis=-1, keepdims=True)
+    weights = xp.exp(logits, out=logits)
+    weights /= weights.sum(axis=-1, keepdims=True)
+    return weights

@@ -11,7 +11,6 @@ from utfproof.shapes import (
     matching_dimension,
     paper_dimension,
     paper_looped_dimension,
-    printed_looped_random_count,
 )
 
 TABLES = tuple(PAPER_TABLE_SHAPES.values())
@@ -45,7 +44,7 @@ DIMENSIONS: dict[str, Callable[[Shape], int]] = {
     "M": matching_dimension,
     "m-bar": paper_dimension,
     "m-bar-loop": paper_looped_dimension,
-    "M_loop": printed_looped_random_count,
+    "M_loop": printed.printed_looped_random_count,
     "m of thm:designed-R": printed.designed_dimension,
     "(L+1) max{2d, d_in}": lambda s: (s.layers + 1) * max(2 * s.head_dim, s.d_in),
     "H d": lambda s: s.heads * s.head_dim,

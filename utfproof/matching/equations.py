@@ -124,7 +124,7 @@ def read_as(target: Target, readers: Readers) -> Target:
         for layer, head in np.ndindex(lead):
             tensor[layer, head, :, : matrices[layer][head].shape[1]] = matrices[layer][head]
     W_V, W_O = (namespace(a).broadcast_to(a, (*lead, *a.shape[-2:])) for a in (target.W_V, target.W_O))
-    return Target(shape, W_Q, W_K, W_V, W_O, target.W_E, target.W_U)
+    return type(target)(shape, W_Q, W_K, W_V, W_O, target.W_E, target.W_U)
 
 
 def _converted(target: Target, convert: Callable[[Array], Array]) -> Target:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from fractions import Fraction
 
-from utfproof.shapes import Shape
+from utfproof.shapes import Shape, geometric
 
 
 def m_bar(shape: Shape) -> Fraction:
@@ -25,3 +25,13 @@ def designed_dimension(shape: Shape) -> int:
     """thm:designed-R: sum over t < L of H^t (2Hd), plus H^L d_in."""
     H, L = shape.heads, shape.layers
     return sum(H**t * 2 * H * shape.head_dim for t in range(L)) + H**L * shape.d_in
+
+
+def printed_random_count(shape: Shape) -> int:
+    """M as printed in the proof of thm:random-R: d S + d_out H^L (the factor 2 for Q and K is missing)."""
+    return shape.head_dim * shape.word_count + shape.d_out * shape.leaves
+
+
+def printed_looped_random_count(shape: Shape) -> int:
+    """M_loop as printed in thm:looped_random-R: 2d (1 + H + ... + H^{L-1}) + d_out H^L (a factor H is missing)."""
+    return 2 * shape.head_dim * geometric(shape.heads, 0, shape.layers - 1) + shape.d_out * shape.leaves

@@ -21,12 +21,12 @@ from utfproof.constructions.counting import commuting_dimension
 from utfproof.constructions.random import integer_target
 from utfproof.exact import rational
 from utfproof.matching import r_all, w_all
+from utfproof.paper.formulas import printed_looped_random_count
 from utfproof.shapes import (
     Shape,
     column_groups,
     matching_dimension,
     paper_looped_dimension,
-    printed_looped_random_count,
 )
 
 Word = tuple[int, ...]

@@ -18,8 +18,8 @@ from utfproof.constructions.random import integer_target
 from utfproof.exact import rational
 from utfproof.exact.symbolic.determinant import determinant_degree, schwartz_zippel_bound
 from utfproof.matching import embed, r_all, w_all
-from utfproof.paper.formulas import designed_dimension
-from utfproof.shapes import Shape, column_groups, matching_dimension, printed_random_count
+from utfproof.paper.formulas import designed_dimension, printed_random_count
+from utfproof.shapes import Shape, column_groups, matching_dimension
 from utfproof.systems import Universal
 
 DRAWS = [(0, "uniform", "float64"), (1, "signs", "float64"), (2, "binomial", "float64"), (3, "uniform", "float32")]
