@@ -140,7 +140,7 @@ def test_a_large_vocabulary_is_sampled_within_a_limit():
 
 
 def test_an_export_keeps_to_what_was_compared(tmp_path):
-    """Contexts and tokens beyond it are refused by the module, and E's metadata say them."""
+    """Longer contexts are refused by the module, and E's metadata say the longest."""
     embedded = embed_model(from_model(Model("chunks", V=5000, P=0)))
     assert "lengths 1 to 64, with" in embedded.verdict
     assert "of the 5000 token ids" in embedded.verdict
@@ -154,9 +154,7 @@ def test_an_export_keeps_to_what_was_compared(tmp_path):
         assert read_tensors(E).metadata["compared_context"] == "64"
         names = {"__file__": str(path), "__name__": "exported"}
         exec(path.read_text(), names)
-        host, seen = names["Host"](), embedded.model.coverage.tokens
-        known, new = (int(np.flatnonzero(which)[0]) for which in (seen, ~seen))
-        host(torch.tensor([known] * 64))
-        for tokens, said in (([known] * 65, "at most 64"), ([known, new], "not compared with the model")):
-            with pytest.raises(ValueError, match=said):
-                host(torch.tensor(tokens))
+        host = names["Host"]()
+        host(torch.tensor([1] * 64))
+        with pytest.raises(ValueError, match="at most 64"):
+            host(torch.tensor([1] * 65))

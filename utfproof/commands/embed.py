@@ -142,7 +142,7 @@ def _of_model(found: Embedded, output: Path) -> Outcome:
         **comparison_rows(model, found.agreement, tolerance),
         "embedding": written or "none",
     }
-    return Outcome(document, f"embed {found.name}", rows, agreement_code(model, found.decided))
+    return Outcome(document, f"embed {found.name}", rows, agreement_code(model, found.agreement.decided(tolerance)))
 
 
 def _document(found: Embedding, machine: Universal) -> dict[str, Any]:

@@ -5,17 +5,19 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Any
 
+import numpy as np
 import typer
 
 from utfproof.cli.entry import require_apart
 from utfproof.cli.options import MaxMemory, shape_of, written
 from utfproof.cli.outcome import Outcome
 from utfproof.commands.hosts import is_host_file, require_made_for, stored_stream
+from utfproof.commands.readings import token_ids
 from utfproof.errors import MalformedInput
 from utfproof.shapes import decimal
 from utfproof.systems import Universal
 
-NUMBERS = ("heads", "layers", "head_dim", "d_in", "d_out", "m", "positions", "seed", "vocabulary")
+NUMBERS = ("heads", "layers", "head_dim", "d_in", "d_out", "m", "positions", "seed", "vocabulary", "compared_context")
 """Metadata of an embedding that are numbers."""
 
 
@@ -39,8 +41,7 @@ def export(
     """
     from utfproof.attention import SoftmaxAttention
     from utfproof.models import ModelAttention, read_kernel
-    from utfproof.models.comparison import read_limits, read_tokens
-    from utfproof.models.embedding import IDS
+    from utfproof.models.embedding import CONTEXT, IDS
     from utfproof.models.exporting import require_own, write_module
     from utfproof.weights import read_embedding, read_tensors
 
@@ -52,7 +53,8 @@ def export(
     numbers, stream = {name: _number(facts, name) for name in NUMBERS}, stored_stream(facts)
     require_made_for(facts, host, bool(stream), max_memory)
     machine = _host(host, facts, numbers, stream, max_memory)
-    rows, ids = numbers["positions"] or 0, read_tokens(facts, IDS)
+    rows = numbers["positions"] or 0
+    ids = np.array(token_ids(facts[IDS])) if IDS in facts else None
     tokens = machine.shape.d_in - rows if ids is None else len(ids)
     if numbers["vocabulary"] not in (None, tokens):
         raise MalformedInput(
@@ -65,9 +67,9 @@ def export(
     kernel = read_kernel(seen, machine.shape.heads, machine.shape.head_dim, machine.shape.layers)
     if not isinstance(kernel, SoftmaxAttention | ModelAttention):
         raise MalformedInput("matrices from outside cannot be exported; choose softmax, scaled, causal or window:W")
-    limits = read_limits(facts, tokens)
+    context = numbers[CONTEXT]
     sizes: dict[str, Any] = {"vocabulary": tokens, "positions": rows, "max_memory": max_memory}
-    write_module(output, machine, E, kernel, limits=limits, ids=ids, **sizes)
+    write_module(output, machine, E, kernel, context=context, ids=ids, **sizes)
     paths = [str(path) for path in written]
     document: dict[str, Any] = {
         "shape": machine.shape.document(machine.m),
@@ -76,11 +78,11 @@ def export(
         "files": paths,
     }
     apart = f"and {rows} learned" if ids is None else f"at {rows}"
-    longest = f"contexts of at most {limits[0]} tokens: the module refuses longer ones"
+    longest = f"contexts of at most {context} tokens: the module refuses longer ones"
     table: dict[str, Any] = {
         "shape": f"{machine.shape}, m = {machine.m}",
         "inputs": f"{tokens} tokens" + (f" {apart} positions" if rows else ""),
-        **({"compared": longest} if limits[0] else {}),
+        **({"compared": longest} if context else {}),
         "files": ", ".join(paths),
     }
     return Outcome(document, f"export {host}", table)

@@ -74,7 +74,7 @@ def token_ids(text: str) -> list[int]:
     """Token ids and ranges of them, such as 1,2,5..9."""
     spans = [span(item) for item in text.split(",")]
     if None in spans or sum(last - first + 1 for first, last in filter(None, spans)) > MOST_TOKENS:
-        raise MalformedInput(f"--tokens {text[:40]!r}: expected at most {MOST_TOKENS} token ids, such as 1,2,5..9")
+        raise MalformedInput(f"token ids {text[:40]!r}: expected at most {MOST_TOKENS} token ids, such as 1,2,5..9")
     return [token for first, last in filter(None, spans) for token in range(first, last + 1)]
 
 
@@ -96,10 +96,10 @@ def comparison(model: Reading, agreement: Agreement, tolerance: float) -> dict[s
 
 def comparison_rows(model: Reading, agreement: Agreement, tolerance: float) -> dict[str, str]:
     """For people: every fact under which the model was read, and on whose word; then the comparison."""
-    from utfproof.models.importing import FACTS
+    from utfproof.models.importing import LIVE, SETTLED
 
     largest = f"{agreement.relative_difference:.3g} relative (tolerance {tolerance:.3g})"
-    unknown = "; ".join(f"{FACTS[name][0]} (say it by {FACTS[name][1]})" for name in model.unknown)
+    unknown = "; ".join(f"{name} (say it by {SETTLED.get(name, LIVE)})" for name in model.unknown)
     return {
         **model.facts,
         "compared with": model.witness or "its own reading of the file alone: pass --module",

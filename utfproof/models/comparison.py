@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
 
 from utfproof.errors import MalformedInput
-from utfproof.shapes import decimal
 from utfproof.util.arrays import one_line
 
 AGREEMENT = 1e-8
@@ -18,8 +16,6 @@ ROUNDING = 64 * float(np.finfo(np.float64).eps)
 """Of a size: what the numbers that are compared may lose by being written down."""
 SMALL_ROW = 1e-3
 """Rows whose outputs are smaller than this part of the sequence's median row are measured as if they were so large."""
-CONTEXT, TOKENS = "compared_context", "compared_tokens"
-"""Metadata of an embedding: the longest context, and the tokens ("all", or a list in JSON), that were compared."""
 
 
 @dataclass(frozen=True)
@@ -123,9 +119,6 @@ class Comparison:
         return Agreement(relative, self.sequence, self.count, self.rows, self.first)
 
 
-# --- on which inputs a comparison rests ------------------------------------------------------------------------
-
-
 @dataclass(frozen=True, eq=False)
 class Coverage:
     """sequences: how many; lengths: theirs; tokens [V]: whether each one stands in some sequence; batch: most sequences that
@@ -153,11 +146,6 @@ class Coverage:
         lengths = f"length{'s' * (len(self.lengths) > 1)} {_ranges(self.lengths)}"
         return f"{count} of {lengths}, with {tokens}, in batches of at most {self.batch}"
 
-    def facts(self) -> dict[str, str]:
-        """Metadata of an embedding."""
-        seen = json.dumps(np.flatnonzero(self.tokens).tolist(), separators=(",", ":"))
-        return {CONTEXT: str(max(self.lengths)), TOKENS: "all" if self.tokens.all() else seen}
-
 
 def _ranges(numbers: Iterable[int]) -> str:
     """1, 2, 3, 7 -> "1 to 3, 7"."""
@@ -168,33 +156,3 @@ def _ranges(numbers: Iterable[int]) -> str:
         else:
             parts.append([n])
     return ", ".join(" to ".join(map(str, part)) for part in parts)
-
-
-def read_limits(facts: Mapping[str, str], vocabulary: int) -> tuple[int | None, np.ndarray | None]:
-    """(longest context, tokens [V]) that an embedding's metadata say were compared, None where there is no such limit.
-    MalformedInput for fields that no embedding has."""
-    if CONTEXT not in facts and TOKENS not in facts:
-        return None, None
-    context = decimal(facts.get(CONTEXT))
-    if not context:
-        raise MalformedInput(f"the embedding's metadata field {CONTEXT} is {facts.get(CONTEXT)!r}, expected a number")
-    if facts.get(TOKENS) == "all":
-        return context, None
-    tokens, compared = read_tokens(facts, TOKENS), np.zeros(vocabulary, dtype=bool)
-    if tokens is None or tokens.max() >= vocabulary:
-        raise MalformedInput(f"the embedding's metadata field {TOKENS} is not about its {vocabulary} tokens")
-    compared[tokens] = True
-    return context, compared
-
-
-def read_tokens(facts: Mapping[str, str], name: str) -> np.ndarray | None:
-    """A list of token ids in an embedding's metadata, None if it has no such field. MalformedInput for anything else."""
-    if name not in facts:
-        return None
-    try:
-        ids = np.array(json.loads(facts[name]))
-    except ValueError as error:
-        raise MalformedInput(f"the embedding's metadata field {name} is no list of integers: {error}") from error
-    if ids.ndim != 1 or ids.dtype.kind != "i" or not ids.size or ids.min() < 0:
-        raise MalformedInput(f"the embedding's metadata field {name} is no list of token ids")
-    return ids

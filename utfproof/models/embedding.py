@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,19 +13,20 @@ from utfproof.constructions import CONSTRUCTIONS, build_host
 from utfproof.errors import MalformedInput
 from utfproof.matching import Embedding, embed
 from utfproof.models.attention import Kernel, write_kernel
-from utfproof.models.comparison import AGREEMENT, Agreement, Comparison, read_limits
-from utfproof.models.exporting import require_own, write_module
+from utfproof.models.comparison import AGREEMENT, Agreement, Comparison
+from utfproof.models.exporting import write_module
 from utfproof.models.probes import random_sequences
 from utfproof.models.reading import Reading
 from utfproof.systems import Universal
 from utfproof.util.arrays import one_line
-from utfproof.util.notions import Notion
 from utfproof.weights import write_embedding
 
 HOST_DIGEST = "host_digest"
 """Metadata of an embedding whose host is a file: the digest of its content."""
 IDS = "token_ids"
 """Metadata of an embedding with a row for every token at every position: the model's own ids of the tokens."""
+CONTEXT = "compared_context"
+"""Metadata of an embedding: the longest context that was compared."""
 TRIALS = 16
 """Random sequences on which a host is compared."""
 
@@ -36,8 +36,7 @@ TRIALS = 16
 class Embedded:
     """A host with the E under which it was found to act as the model, compared with the model's outputs.
 
-    name: the host's; notion: by which it acts as the model; made_for: metadata of E about the host; found: how E was solved
-    for.
+    name: the host's; made_for: metadata of E about the host; found: how E was solved for.
     """
 
     model: Reading
@@ -45,7 +44,6 @@ class Embedded:
     name: str
     E: np.ndarray
     agreement: Agreement
-    notion: Notion
     made_for: dict[str, str]
     found: Embedding
     tolerance: float = AGREEMENT
@@ -61,40 +59,30 @@ class Embedded:
         return self.agreement.within(self.tolerance)
 
     @property
-    def decided(self) -> bool | None:
-        """The same, None where an output of the host is beyond float64."""
-        return self.agreement.decided(self.tolerance)
-
-    @property
     def verdict(self) -> str:
         """One sentence: what the host acts as, by which notion, on which evidence."""
-        if self.decided is None:
+        if self.agreement.decided(self.tolerance) is None:
             return "undecided: an output of the host is beyond float64, so that nothing can be compared; nothing is written"
         if not self.agrees:
             by = self.agreement.relative_difference
             return f"the outputs differ, by {by:.3g} relative: no embedding is written"
-        return f"the host acts as {self.model.acted_as(self.notion.value)}"
-
-    def facts(self) -> dict[str, str]:
-        """Metadata of the embedding: what it achieves, the host that it is for, its rows, its attention, what was compared."""
-        return {"notion": self.notion.value, **self.made_for, **model_facts(self.model, self.kernel)}
+        return f"the host acts as {self.model.acted_as(self.found.notion.value)}"
 
     def save(self, path: Path | str) -> Path:
         """Write E with its metadata. MalformedInput where the outputs differ."""
         self._require_agreement()
-        write_embedding(path, self.E, self.facts())
+        write_embedding(path, self.E, self.made_for | model_facts(self.model, self.kernel))
         return Path(path)
 
     def export(self, path: Path | str) -> Path:
         """Write the host with E as a plain torch.nn.Module in a .py file, tensors beside it. MalformedInput as `save`, and in
         place of a file that no export wrote."""
         self._require_agreement()
-        path, model = Path(path), self.model
-        require_own(path)
-        sizes: dict[str, Any] = {"vocabulary": model.vocabulary, "positions": model.positions}
-        limits = read_limits(self.facts(), model.vocabulary)
-        write_module(path, self.host, self.E, self.kernel, **sizes, ids=model.ids, limits=limits)
-        return path
+        model = self.model
+        sizes: dict[str, Any] = {"vocabulary": model.vocabulary, "positions": model.positions, "ids": model.ids}
+        context = None if model.coverage is None else model.coverage.lengths[-1]
+        write_module(path, self.host, self.E, self.kernel, **sizes, context=context)
+        return Path(path)
 
     def _require_agreement(self) -> None:
         if not self.agrees:
@@ -122,10 +110,7 @@ def host_facts(name: str, host: Universal, found: Embedding, recipe: dict[str, A
 
 def shape_facts(host: Universal) -> dict[str, str]:
     """Metadata: the shape and m of the host that an embedding is for."""
-    shape = host.shape
-    names = ("heads", "layers", "head_dim", "d_in", "d_out", "residual")
-    numbers = {name: getattr(shape, name) for name in names} | {"m": host.m}
-    return {name: str(value).lower() for name, value in numbers.items()}
+    return {name: str(value).lower() for name, value in host.shape.document(host.m).items()}
 
 
 def model_facts(model: Reading, kernel: Kernel) -> dict[str, str]:
@@ -136,10 +121,12 @@ def model_facts(model: Reading, kernel: Kernel) -> dict[str, str]:
         "attention": write_kernel(kernel),
     }
     if model.ids is not None:
-        facts[IDS] = json.dumps(model.ids.tolist(), separators=(",", ":"))
+        facts[IDS] = ",".join(map(str, model.ids))
     if model.unknown:
         facts["assumed"] = ", ".join(model.unknown)
-    return facts | ({} if model.coverage is None else model.coverage.facts())
+    if model.coverage is not None:
+        facts[CONTEXT] = str(model.coverage.lengths[-1])
+    return facts
 
 
 def embed_model(
@@ -179,7 +166,7 @@ def embed_model(
     label = name or (host if isinstance(host, str) else "host")
     made_for = host_facts(label, machine, found, {**recipe, HOST_DIGEST: digest})
     agreement = compare(model, machine, E, tried)
-    return Embedded(model, machine, label, E, agreement, found.notion, made_for, found, tolerance)
+    return Embedded(model, machine, label, E, agreement, made_for, found, tolerance)
 
 
 def host_kernel(model: Reading, host: Universal) -> Kernel:

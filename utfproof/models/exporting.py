@@ -47,7 +47,7 @@ LONGEST = {longest}  # the longest context that was compared with the model; Non
 SCALE = {scale!r}
 ATTENTION = {attention}
 MLP = {activation!r}  # its activation; None: the host has no MLPs
-TYPES = {{"F64": torch.float64, "I64": torch.int64, "I32": torch.int32, "BOOL": torch.bool}}
+TYPES = {{"F64": torch.float64, "I64": torch.int64, "I32": torch.int32}}
 
 
 def read_safetensors(path):
@@ -128,8 +128,6 @@ class Host(nn.Module):
             tokens = same.int().argmax(-1)
         if tokens.numel() and (int(tokens.min()) < 0 or int(tokens.max()) >= VOCABULARY):
             raise ValueError(f"tokens outside 0 ... {{VOCABULARY - 1}}")
-        if hasattr(self, "compared") and not self.compared[tokens].all():
-            raise ValueError("tokens that were not compared with the model")
         n = tokens.shape[-1]
         if hasattr(self, "ids"):
             return self.E[tokens * POSITIONS + torch.arange(n, device=tokens.device)]
@@ -235,16 +233,17 @@ def write_module(
     vocabulary: int,
     positions: int,
     ids: np.ndarray | None = None,
-    limits: tuple[int | None, np.ndarray | None] = (None, None),
+    context: int | None = None,
     max_memory: int | None = None,
 ) -> Path:
     """Write `path` (a .py file with a torch.nn.Module named Host) and the safetensors file of the same name beside it, which is
-    returned. ids: the model's own ids of the tokens, where E has a row for every token at every position; limits: the longest
-    context and the tokens [V] that were compared with the model, beyond which the module refuses. NotDefined for ALiBi and
+    returned. ids: the model's own ids of the tokens, where E has a row for every token at every position; context:
+    the longest that was compared with the model, beyond which the module refuses. NotDefined for ALiBi and
     RoPE; ResourceLimit before anything is allocated."""
     path = Path(path)
     if path.suffix != ".py":
         raise MalformedInput(f"a module is written to a .py file, got {path}")
+    require_own(path)
     from safetensors.numpy import save
 
     shape = host.shape
@@ -256,10 +255,8 @@ def write_module(
     layers = _layers(kernel, shape)
     tables = [int(layer.positions()) for layer in layers if layer.positions() < math.inf]
     require_memory(24 * shape.d_in * host.m, f"exporting a host at {shape}, m = {host.m},", max_memory)
-    context, compared = limits
     arrays = {"E": np.asarray(E, dtype=np.float64), **_arrays(host, layers)}
     arrays |= {"ids": ids.astype(np.int64)} if ids is not None else {}
-    arrays |= {"compared": compared} if compared is not None else {}
     text = TEMPLATE.format(
         head=HEAD,
         d_in=shape.d_in,

@@ -16,24 +16,18 @@ from utfproof.weights import TensorFile, read_tensors
 
 LIVE = "--module"
 OFF, ON = ("none", "null", "", "false", "0", "-1", "-1.0"), ("true",)
-FACTS: dict[str, tuple[str, str, tuple[str, ...]]] = {
-    "attention_dir": (
-        "mask",
-        "--attention causal, or softmax where positions see both ways",
-        ("causal", "bidirectional"),
-    ),
-    "window": ("window", "--attention causal where there is none, or causal+window:W", ()),
-    "residual": ("residual stream", "--residual or --no-residual", ("true", "false")),
-    "normalization_type": ("normalisation", LIVE, OFF),
-    "positional_embedding_type": ("positions", LIVE, ("standard", *OFF)),
-    "use_attn_scale": ("logits divided by sqrt(d)", LIVE, ON),
-    "attn_scores_soft_cap": ("cap of logits", LIVE, OFF),
-    "output_logits_soft_cap": ("cap of outputs", LIVE, OFF),
-    "add_zero_attn": ("attention to no token", LIVE, OFF),
-    "attn_only": ("attention alone", LIVE, ON),
-    **{name: (name, LIVE, OFF) for name in ("use_qk_norm", "parallel_attn_mlp", "use_local_attn", "final_rms")},
+FACTS: dict[str, tuple[str, ...]] = {
+    "attention_dir": ("causal", "bidirectional"),
+    "window": (),
+    "residual": ("true", "false"),
+    "positional_embedding_type": ("standard", *OFF),
+    **dict.fromkeys(("use_attn_scale", "attn_only"), ON),
+    **dict.fromkeys(("normalization_type", "attn_scores_soft_cap", "output_logits_soft_cap", "add_zero_attn"), OFF),
+    **dict.fromkeys(("use_qk_norm", "parallel_attn_mlp", "use_local_attn", "final_rms"), OFF),
 }
-"""What changes outputs and tensors do not show: the word for people, what settles it, and the values that are read."""
+"""What changes outputs and tensors do not show: fields of metadata, and their values that are read."""
+SETTLED = {"attention_dir": "--attention", "window": "--attention", "residual": "--residual or --no-residual"}
+"""The options that say these facts; the others are settled by LIVE."""
 ALIASES = {"n_heads": "heads", "num_heads": "heads", "nhead": "heads", "window_size": "window"}
 
 
@@ -76,12 +70,12 @@ def import_model(
     if residual is not None:
         _say(file, said, "residual", str(residual).lower(), "--residual" if residual else "--no-residual")
     if "residual" not in said:
-        raise file.refuse(f"a state dict does not show whether there is a residual stream: pass {FACTS['residual'][1]}")
+        raise file.refuse(f"a state dict does not show whether there is a residual stream: pass {SETTLED['residual']}")
     arrays = read_arrays(file, _number(file, said, "heads"), (*MASKS, "IGNORE"))
     L, H, _, d = arrays["W_Q"].shape
     layer = LayerAttention(said.get("attention_dir") != "bidirectional", _number(file, said, "window") or None)
     _require_masks(file, layer)
-    facts = {"attention": layer.words(), **{FACTS[name][0]: _shown(said, name) for name in ("residual", *layout.asked)}}
+    facts = {"attention": layer.words(), **{name: _shown(said, name) for name in ("residual", *layout.asked)}}
     return Reading(
         layout.title,
         biased_target(arrays, np.full((L, H), d**-0.5), said["residual"] == "true"),
@@ -99,7 +93,7 @@ def _metadata(file: TensorFile) -> dict[str, str]:
     said: dict[str, str] = {}
     for name, text in file.metadata.items():
         own, value = ALIASES.get(name, name), text.strip().lower()
-        allowed = FACTS[own][2] if own in FACTS else ()
+        allowed = FACTS.get(own)
         if allowed and value not in allowed:
             raise file.refuse(
                 f"metadata field {name} = {text[:40]}: no embedding takes it over from a file; {LIVE} reads the model live"

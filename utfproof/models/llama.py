@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,7 +12,8 @@ from utfproof.attention import SoftmaxAttention
 from utfproof.constructions.llama import RHO, Block, LlamaClass, LlamaHost, LlamaLike, llama_host
 from utfproof.errors import MalformedInput
 from utfproof.models.live import SINGLE
-from utfproof.models.modules import callers_code, in_float64, module_outputs, require_module
+from utfproof.models.modules import callers_code, in_float64, live_tensors, module_outputs, require_module
+from utfproof.models.tensors import Claims
 from utfproof.util.arrays import one_line
 
 BOUND = 8.0
@@ -90,39 +92,30 @@ def read_llama(module: Any) -> tuple[LlamaLike, int, int]:
     """(model in float64, head dimension, width of its MLPs). Gains go into the matrices behind them, shared keys and values
     are repeated, rotated pairs are put side by side. MalformedInput naming a tensor that is not read."""
     require_module(module)
-    name, config, read = type(module).__name__, getattr(module, "config", None), _Tensors(module)
+    name, config, claims = type(module).__name__, getattr(module, "config", None), Claims(live_tensors(module))
+
+    def read(tensor: str, axes: int = 2) -> np.ndarray:
+        return claims.take(f"{tensor}.weight", claims.axes(f"{tensor}.weight", axes))
+
     with callers_code(f"{name} has not the parts of transformers' LlamaForCausalLM"):
-        H, groups = config.num_attention_heads, config.num_key_value_heads  # type: ignore[union-attr]
+        sizes = config.num_attention_heads, config.num_key_value_heads  # type: ignore[union-attr]
         layers, eps = config.num_hidden_layers, float(config.rms_norm_eps)  # type: ignore[union-attr]
         attention = SoftmaxAttention(
             scale="1/sqrt(d)", causal=True, window=getattr(config, "sliding_window", None), rope_base=_base(config)
         )
-        blocks = [_block(read, f"model.layers.{layer}.", H, groups) for layer in range(layers)]
-        head = module.get_output_embeddings().weight.detach().double().cpu().numpy()
-        read.used.add("lm_head.weight")
-        model = LlamaLike(read("model.embed_tokens"), blocks, (head * read("model.norm")).T, eps, attention)
-    if left := sorted(read.tensors.keys() - read.used):
+        blocks = [_block(read, f"model.layers.{layer}.", *sizes) for layer in range(layers)]
+        head = (read("lm_head") * read("model.norm", 1)).T
+        model = LlamaLike(read("model.embed_tokens"), blocks, head, eps, attention)
+    if left := sorted(claims.file.tensors.keys() - claims.taken):
         raise MalformedInput(f"{name}: {left[0]} is not read; a Llama-like model has no such tensor")
     if any(getattr(config, field, "silu") != "silu" for field in ("hidden_act", "hidden_activation")):
         raise MalformedInput(f"{name}: the MLP's activation is {config.hidden_act!r}; this host has silu")  # type: ignore[union-attr]
     return model, blocks[0].heads[0][0].shape[1], blocks[0].gate.shape[1]
 
 
-class _Tensors:
-    """A module's parameters by name in float64, and those that were read."""
-
-    def __init__(self, module: Any) -> None:
-        self.tensors = {name: value.detach().double().cpu().numpy() for name, value in module.named_parameters()}
-        self.used: set[str] = set()
-
-    def __call__(self, name: str) -> np.ndarray:
-        self.used.add(f"{name}.weight")
-        return np.asarray(self.tensors[f"{name}.weight"])
-
-
-def _block(read: _Tensors, place: str, H: int, groups: int) -> Block:
+def _block(read: Callable[..., np.ndarray], place: str, H: int, groups: int) -> Block:
     """One layer: matrices [in, out] with the gains of the norms before them."""
-    before, after = read(place + "input_layernorm"), read(place + "post_attention_layernorm")
+    before, after = read(place + "input_layernorm", 1), read(place + "post_attention_layernorm", 1)
     q, k, v = (read(f"{place}self_attn.{x}_proj") * before for x in "qkv")
     out, d = read(place + "self_attn.o_proj"), len(q) // H
     pairs = np.arange(d).reshape(2, -1).T.reshape(-1)  # coordinates i and i + d/2 turn together
