@@ -1,4 +1,4 @@
-"""Exported hosts run where only PyTorch is, with the same outputs."""
+"""Exported hosts run where only PyTorch and safetensors are, with the same outputs."""
 
 import json
 import os
@@ -33,14 +33,23 @@ TORCH_NEEDS = (
     "networkx",
     "fsspec",
 )
-TORCH_NEEDS += ("sympy", "mpmath", "isympy.py", "setuptools", "_distutils_hack", "pkg_resources")
-"""torch and what it depends on; neither NumPy nor safetensors nor this package."""
+TORCH_NEEDS += (
+    "safetensors",
+    "packaging",
+    "sympy",
+    "mpmath",
+    "isympy.py",
+    "setuptools",
+    "_distutils_hack",
+    "pkg_resources",
+)
+"""torch and safetensors, and what they depend on; neither NumPy nor this package."""
 
 RUNNER = """
 import importlib.util, json, sys, warnings
 sys.path.append(sys.argv[1])
 warnings.simplefilter("ignore")  # that NumPy is missing
-for absent in ("utfproof", "numpy", "safetensors"):
+for absent in ("utfproof", "numpy"):
     if importlib.util.find_spec(absent) is not None:
         sys.exit(f"{absent} can be imported here")
 import torch
@@ -60,7 +69,7 @@ print(json.dumps(results))
 
 
 def alone(tmp_path, jobs):
-    """Run exported modules in an interpreter that finds the standard library and torch, and nothing else."""
+    """Run exported modules in an interpreter that finds the standard library, torch and safetensors, and nothing else."""
     torch = pytest.importorskip("torch")
     site, packages = Path(torch.__file__).parents[1], tmp_path / "packages"
     packages.mkdir()
@@ -101,7 +110,7 @@ def machine(name, shape):
 
 
 @pytest.mark.full
-def test_modules_run_with_torch_alone(tmp_path):
+def test_modules_run_with_torch_and_safetensors_alone(tmp_path):
     """Tokens, vectors and learned positions; index maps, dense and factored parameters; every mask: one interpreter for all."""
     jobs, expected = [], []
     for number, (name, shape, kernel) in enumerate(HOSTS):

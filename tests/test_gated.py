@@ -164,7 +164,7 @@ def test_verdicts_of_commands(line, code, said, tmp_path, capsys):
 
 
 def test_embedded_exported_and_run(tmp_path, capsys):
-    """One host file for two targets; the exported module needs torch alone."""
+    """One host file for two targets; the exported module gives each target's outputs."""
     torch = pytest.importorskip("torch")
     at = str(tmp_path)
     shape = "-H 2 -L 3 -d 2 --d-in 4"

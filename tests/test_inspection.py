@@ -9,7 +9,9 @@ from test_import import TRAINED, transformer_lens, write
 
 from utfproof.cli.app import run
 from utfproof.errors import MalformedInput
-from utfproof.models.inspection import inspect_model, skeleton
+from utfproof.models.families import read_attention
+from utfproof.models.inspection import heads_of, inspect_model
+from utfproof.models.tensors import Claims
 from utfproof.weights import TensorFile
 
 H, L, d, D, V = 3, 2, 2, 7, 5
@@ -35,7 +37,7 @@ def planted():
 
 
 def test_planted_structure_is_found(planted):
-    found = inspect_model(skeleton(file(planted), None))
+    found = inspect_model(file(planted), None)
     heads = {head["head"]: head for head in found["heads"]}
     assert [name for name, head in heads.items() if head["dead"]] == ["0.1"]
     assert heads["0.2"]["repeats_queries_keys"] == "0.0"
@@ -48,15 +50,15 @@ def test_planted_structure_is_found(planted):
 
 
 def test_scores_are_those_of_dense_products(planted):
-    model = skeleton(file(planted), None)
-    found = inspect_model(model)["composition"]
+    heads = heads_of(read_attention(Claims(file(planted)), None))
+    found = inspect_model(file(planted), None)["composition"]
     scores = {(row["kind"], row["reader"], row["writer"]): row["score"] for row in found}
-    (_, _, v, o), (q, k, _, _) = model.head(0, 2), model.head(1, 1)
+    (_, _, v, o), (q, k, _, _) = heads[0, 2], heads[1, 1]
     OV, QK = v @ o, q @ k.T
     norm = np.linalg.norm
     assert np.isclose(scores["Q", "1.1", "0.2"], norm(OV @ QK) / norm(OV) / norm(QK))
     assert np.isclose(scores["K", "1.1", "0.2"], norm(OV @ QK.T) / norm(OV) / norm(QK))
-    W_V, W_O = model.head(1, 1)[2:]
+    W_V, W_O = heads[1, 1][2:]
     assert np.isclose(scores["V", "1.1", "0.2"], norm(OV @ W_V @ W_O) / norm(OV) / norm(W_V @ W_O))
 
 
@@ -82,18 +84,18 @@ def test_matrices_are_found_by_the_names_of_libraries(names):
             tensors = {name: array.T for name, array in tensors.items()}
     else:
         tensors["layers.0.o_proj.weight"] = out
-    found = skeleton(file(tensors), H)
-    for mine, wanted in zip((found.W_Q, found.W_K, found.W_V, found.W_O), (q, k, v, W_O), strict=True):
-        assert np.array_equal(mine[0], wanted)
+    found = read_attention(Claims(file(tensors)), H)
+    for name, wanted in zip(("W_Q", "W_K", "W_V", "W_O"), (q, k, v, W_O), strict=True):
+        assert np.array_equal(found[name][0], wanted)
 
 
 def test_what_is_not_read_is_said():
     with pytest.raises(MalformedInput, match="pass --heads"):
-        skeleton(file({f"a.{x}_proj.weight": np.ones((2, 2)) for x in "qkvo"}), None)
+        inspect_model(file({f"a.{x}_proj.weight": np.ones((2, 2)) for x in "qkvo"}), None)
     with pytest.raises(MalformedInput, match="no attention is found"):
-        skeleton(file({"a.weight": np.ones((2, 2))}), 2)
+        inspect_model(file({"a.weight": np.ones((2, 2))}), 2)
     with pytest.raises(MalformedInput, match="does not fit 4 heads"):
-        skeleton(file(separate([np.ones((3, D, 2))] * 3) | {"layers.0.o_proj.weight": np.ones((D, 6))}), 4)
+        inspect_model(file(separate([np.ones((3, D, 2))] * 3) | {"layers.0.o_proj.weight": np.ones((D, 6))}), 4)
 
 
 def test_the_command_names_obstacles_and_claims_nothing(tmp_path, capsys):
@@ -118,5 +120,5 @@ def test_masks_and_biases_of_norms_are_no_biases_of_attention():
     names = ["transformer.h.0.attn.bias", "transformer.h.0.ln_1.bias", "transformer.h.0.mlp.c_fc.bias"]
     tensors = {name: np.ones((1, 1, 4, 4) if "attn" in name else 8) for name in names}
     tensors |= {f"transformer.h.0.attn.{x}_proj.weight": np.eye(8) for x in "qkvo"}
-    found = inspect_model(skeleton(file(tensors), 2))
+    found = inspect_model(file(tensors), 2)
     assert {entry["what"] for entry in found["obstacles"]} == {"norms", "MLPs"}

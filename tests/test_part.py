@@ -9,7 +9,7 @@ from utfproof import embed_model, emulate
 from utfproof.cli.app import run
 from utfproof.errors import MalformedInput
 from utfproof.models import from_model
-from utfproof.models.inspection import inspect_model, skeleton
+from utfproof.models.inspection import inspect_model
 from utfproof.models.modules import live_tensors
 
 torch = pytest.importorskip("torch")
@@ -281,7 +281,7 @@ def test_models_by_the_constructors_of_transformers(name, config, fields, refuse
     model = built(name, config, fields)
     with pytest.raises(MalformedInput, match=r"normalis|MLP|to no token|does not run on token|no embedding is found"):
         from_model(model)
-    made = inspect_model(skeleton(live_tensors(model), fields.get("n_head", H)))
+    made = inspect_model(live_tensors(model), fields.get("n_head", H))
     assert made["shape"]["layers"] == 2
     assert not any(head["dead"] for head in made["heads"])
     if refused:

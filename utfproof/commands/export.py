@@ -34,8 +34,8 @@ def export(
 ) -> Outcome:
     """Write a host with E as a plain torch.nn.Module.
 
-    The module is OUTPUT.py and the tensors beside it, and needs PyTorch alone. The embedding's file says which host at which
-    shape it is for.
+    The module is OUTPUT.py and the tensors beside it, and needs PyTorch and safetensors. The embedding's file says which host
+    at which shape it is for.
 
     Example: utfproof export sparse E.safetensors -o model.py
     """

@@ -30,7 +30,7 @@ def inspect(
     Examples: utfproof inspect model.safetensors --heads 12; utfproof inspect any --module package.module:factory --json
     """
     from utfproof.models.importing import read_file
-    from utfproof.models.inspection import COMPOSED, inspect_model, skeleton
+    from utfproof.models.inspection import COMPOSED, inspect_model
     from utfproof.models.modules import live_tensors, make_module
 
     if module is None:
@@ -41,7 +41,7 @@ def inspect(
         made = make_module(module, model)
         file, held = live_tensors(made), getattr(made, "config", None)
         heads = heads or getattr(held, "num_attention_heads", None)
-    found = inspect_model(skeleton(file, heads))
+    found = inspect_model(file, heads)
     shape, records = found["shape"], found["heads"]
     low = [
         f"{h['head']} (QK {h['rank_QK']}, OV {h['rank_OV']})"

@@ -143,16 +143,7 @@ class Coverage:
         all_of_them, seen = len(self.tokens), int(self.tokens.sum())
         tokens = f"all {seen} token ids" if seen == all_of_them else f"{seen} of the {all_of_them} token ids"
         count = f"{self.sequences} sequence{'s' * (self.sequences != 1)}"
-        lengths = f"length{'s' * (len(self.lengths) > 1)} {_ranges(self.lengths)}"
+        first, last = self.lengths[0], self.lengths[-1]
+        all_between = len(self.lengths) == last - first + 1
+        lengths = f"lengths {first} to {last}" if all_between else f"{len(self.lengths)} lengths from {first} to {last}"
         return f"{count} of {lengths}, with {tokens}, in batches of at most {self.batch}"
-
-
-def _ranges(numbers: Iterable[int]) -> str:
-    """1, 2, 3, 7 -> "1 to 3, 7"."""
-    parts: list[list[int]] = []
-    for n in sorted(set(numbers)):
-        if parts and parts[-1][-1] == n - 1:
-            parts[-1] = [parts[-1][0], n]
-        else:
-            parts.append([n])
-    return ", ".join(" to ".join(map(str, part)) for part in parts)

@@ -1,4 +1,4 @@
-"""A host with its embedding as one short Python file that needs PyTorch alone, and a safetensors file beside it.
+"""A host with its embedding as one short Python file that needs PyTorch and safetensors, and a safetensors file beside it.
 
 The file holds a plain torch.nn.Module: the host's parameters are buffers (fixed), E is a parameter (the program). Index
 maps are exported as the rows and columns of their ones, int32, and applied by a gather and a sum; dense parameters in
@@ -24,7 +24,7 @@ from utfproof.util.selection import SelectionMatrix
 
 HEAD = "A fixed transformer with one embedding, as a plain torch.nn.Module"
 """How an exported module begins: another export may replace such a file, and no other."""
-TEMPLATE = '''"""{head}: PyTorch is all it needs.
+TEMPLATE = '''"""{head}: it needs PyTorch and safetensors.
 
     model = Host()                  # reads the safetensors file of the same name beside this file
     y = model(tokens)               # integers [..., n] among {vocabulary} tokens -> outputs [..., n, {d_out}]
@@ -34,11 +34,10 @@ TEMPLATE = '''"""{head}: PyTorch is all it needs.
 Rows are tokens and matrices act on the right. Shape: {shape}, m = {m}.
 """
 
-import json
-import struct
 from pathlib import Path
 
 import torch
+from safetensors.torch import load_file
 from torch import nn
 
 HEADS, LAYERS, RESIDUAL, TIED = {heads}, {layers}, {residual}, {tied}
@@ -47,27 +46,12 @@ LONGEST = {longest}  # the longest context that was compared with the model; Non
 SCALE = {scale!r}
 ATTENTION = {attention}
 MLP = {activation!r}  # its activation; None: the host has no MLPs
-TYPES = {{"F64": torch.float64, "I64": torch.int64, "I32": torch.int32}}
-
-
-def read_safetensors(path):
-    """Tensors by name: eight bytes with the header's length, the header in JSON, the data."""
-    data = Path(path).read_bytes()
-    start = 8 + struct.unpack_from("<Q", data)[0]
-    tensors = {{}}
-    for name, entry in json.loads(data[8:start]).items():
-        if name != "__metadata__":
-            first, last = entry["data_offsets"]
-            raw, kind = bytearray(data[start + first : start + last]), TYPES[entry["dtype"]]
-            flat = torch.frombuffer(raw, dtype=kind) if raw else torch.empty(0, dtype=kind)
-            tensors[name] = flat.reshape(entry["shape"])
-    return tensors
 
 
 class Host(nn.Module):
     def __init__(self, weights=Path(__file__).with_suffix(".safetensors")):
         super().__init__()
-        tensors = read_safetensors(weights)
+        tensors = load_file(weights)
         self.E = nn.Parameter(tensors.pop("E"))
         for name, tensor in tensors.items():
             self.register_buffer(name, tensor)

@@ -142,16 +142,9 @@ def is_model(path: Path | str, max_memory: int | None = None) -> bool:
 
 
 def read_file(path: Path | str, max_memory: int | None = None) -> TensorFile:
-    """The tensors of a safetensors file, without the prefixes that wrappers put before every name. MalformedInput for files of
-    other kinds."""
+    """The tensors of a safetensors file. MalformedInput for files of other kinds."""
     if Path(path).suffix != ".safetensors":
         raise MalformedInput(
             f"{path}: a model is read from .safetensors; save its state dict so, or compare it live ({LIVE})"
         )
-    file = read_tensors(path, max_memory=max_memory, booleans=True)
-    for prefix in ("_orig_mod.", "module."):
-        if file.tensors and all(name.startswith(prefix) for name in file.tensors):
-            tensors = {name.removeprefix(prefix): array for name, array in file.tensors.items()}
-            types = {name.removeprefix(prefix): kind for name, kind in file.types.items()}
-            file = TensorFile(file.path, tensors, file.metadata, types)
-    return file
+    return read_tensors(path, max_memory=max_memory, booleans=True)

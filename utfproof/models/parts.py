@@ -56,26 +56,26 @@ def from_parts(
     >>> embed_model(model, "sparse").E.shape
     (3, 10)
     """
-    (L, H, D, d), G = (shape := _array(W_Q, "W_Q", 4).shape), _array(W_K, "W_K", 4).shape[1]
+    L, H, D, d = _array(W_Q, "W_Q", (None,) * 4).shape
+    G = _array(W_K, "W_K", (L, None, D, d)).shape[1]
     if H % G:
         raise MalformedInput(f"W_K has {G} heads, which do not divide the {H} heads of W_Q")
-    V, outputs = _array(W_E, "W_E", 2).shape[0], _array(W_U, "W_U", 2).shape[1]
-    P = 0 if positions is None else _array(positions, "positions", 2).shape[0]
-    wanted = {
-        "W_E": (W_E, (V, D)),
-        "W_pos": (positions, (P, D)),
-        "W_U": (W_U, (D, outputs)),
-        "W_Q": (W_Q, shape),
-        "W_K": (W_K, (L, G, D, d)),
-        "W_V": (W_V, (L, G, D, d)),
-        "W_O": (W_O, (L, H, d, D)),
-        "b_Q": (b_Q, (L, H, d)),
-        "b_K": (b_K, (L, G, d)),
-        "b_V": (b_V, (L, G, d)),
-        "b_O": (b_O, (L, D)),
-        "b_U": (b_U, (outputs,)),
+    V, outputs = _array(W_E, "W_E", (None, D)).shape[0], _array(W_U, "W_U", (D, None)).shape[1]
+    P = 0 if positions is None else _array(positions, "positions", (None, D)).shape[0]
+    arrays = {
+        "W_E": _array(W_E, "W_E", (V, D)),
+        "W_pos": _array(positions, "positions", (P, D)),
+        "W_U": _array(W_U, "W_U", (D, outputs)),
+        "W_Q": _array(W_Q, "W_Q", (L, H, D, d)),
+        "W_K": _array(W_K, "W_K", (L, G, D, d)),
+        "W_V": _array(W_V, "W_V", (L, G, D, d)),
+        "W_O": _array(W_O, "W_O", (L, H, d, D)),
+        "b_Q": _array(b_Q, "b_Q", (L, H, d)),
+        "b_K": _array(b_K, "b_K", (L, G, d)),
+        "b_V": _array(b_V, "b_V", (L, G, d)),
+        "b_O": _array(b_O, "b_O", (L, D)),
+        "b_U": _array(b_U, "b_U", (outputs,)),
     }
-    arrays = {name: _fitting(value, name, size) for name, (value, size) in wanted.items()}
     factor = d**-0.5 if scale == "1/sqrt(d)" else float(scale)
     target = biased_target(arrays, np.full((L, H), factor), residual, mlp)
     by_layer = _attention(attention, L, H, d)
@@ -92,8 +92,11 @@ def from_parts(
     return confirmed(reading, module_outputs(live), witness, seed)
 
 
-def _array(value: Any, name: str, axes: int) -> np.ndarray:
-    """An array, a tensor or a list of them as float64, with this many axes."""
+def _array(value: Any, name: str, shape: tuple[int | None, ...]) -> np.ndarray:
+    """An array, a tensor or a list of them as float64, of this shape (None: any size); zeros where there is none.
+    MalformedInput for another shape and for numbers that are not finite."""
+    if value is None or 0 in shape:
+        return np.zeros([n or 0 for n in shape])
     if isinstance(value, list | tuple) and any(hasattr(part, "detach") for part in value):
         value = [part.detach().cpu().double().numpy() for part in value]
     held = value.detach().cpu().double().numpy() if hasattr(value, "detach") else value
@@ -101,20 +104,12 @@ def _array(value: Any, name: str, axes: int) -> np.ndarray:
         array = np.array(held, dtype=np.float64)
     except (TypeError, ValueError) as error:
         raise MalformedInput(f"{name} is no array of numbers: {error}") from error
-    if array.ndim != axes or 0 in array.shape:
-        raise MalformedInput(f"{name} has shape {list(array.shape)}, expected {axes} axes, none of them empty")
+    sizes = zip(array.shape, shape, strict=False)
+    if array.ndim != len(shape) or 0 in array.shape or any(n not in (None, found) for found, n in sizes):
+        expected = "[" + ", ".join("any" if n is None else str(n) for n in shape) + "]"
+        raise MalformedInput(f"{name} has shape {list(array.shape)}, expected {expected}")
     if not np.isfinite(array).all():
         raise MalformedInput(f"{name} holds numbers that are not finite")
-    return array
-
-
-def _fitting(value: Any, name: str, shape: tuple[int, ...]) -> np.ndarray:
-    """The array of this shape; zeros where there is none. MalformedInput for another shape."""
-    if value is None or 0 in shape:
-        return np.zeros(shape)
-    array = _array(value, name, len(shape))
-    if array.shape != shape:
-        raise MalformedInput(f"{name} has shape {list(array.shape)}, expected {list(shape)}")
     return array
 
 
