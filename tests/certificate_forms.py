@@ -100,6 +100,11 @@ CERTIFICATES: dict[str, dict[str, Any]] = {
         _claim(NAMED, NOTIONS, str, UNIVERSAL) | {"free?": ("E", "E and U")},
         {},
     ),
+    "gated-identity": _kind(
+        "gated-identity",
+        _claim(NAMED, ("attention-matching", "functional"), TARGETS, UNIVERSAL, inputs=("rows that sum to 1",)),
+        {},
+    ),
     "lower-bound": _kind(
         "lower-bound",
         _claim(

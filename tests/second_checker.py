@@ -1,4 +1,4 @@
-"""A second judge of kinds that the verified checker of proofs/checker does not cover: bounds, spans, least hosts.
+"""A second judge of what the verified checker of proofs/checker does not cover: bounds, spans, hosts with gated MLPs.
 
     python tests/second_checker.py FILE...
 
@@ -8,10 +8,11 @@ valid, else 1 if one is invalid, else 2 if one is malformed, else 3 if one is no
 """
 
 import json
+import secrets
 import sys
 from fractions import Fraction
 from itertools import pairwise
-from math import gcd, isqrt
+from math import factorial, isqrt, prod
 from pathlib import Path
 
 import naive
@@ -28,16 +29,6 @@ class TooLarge(Exception):
 
 def by_length(H, first, last):
     return [w for t in range(first, last + 1) for w in naive.words(H, t)]
-
-
-INDEX = (
-    "sparse", "sparse-front", "tied", "shared-key", "shared-query",
-    "printed-single-head", "printed-tree-row", "printed-tree-column", "printed-looped",
-)  # fmt: skip
-PERMUTATIONS = INDEX[:3]
-RANDOM = ("random", "random-tied")
-LAWS = ("uniform", "signs", "binomial")
-DTYPES = ("float64", "float32", "float16", "bfloat16")
 
 
 def dimension(H, L, d, d_in, d_out):
@@ -123,6 +114,8 @@ def _holds(document):
         document, "format", "version", "kind", "shape", "claim", "evidence"
     )
     demand(form == "utfproof-certificate" and type(version) is int and version == 2)
+    if kind == "gated-identity":
+        return _gated(shape, claim, evidence)
     if kind != "lower-bound":
         raise TooLarge  # left to the verified checker and the prover
     demand(type(claim) is dict and claim.get("verdict") in ("universal", "not universal"))
@@ -162,18 +155,11 @@ def plain_places(H, L, d, d_in, d_out):
     return [(kind, tuple(h + 1 for h in w), reader, j) for kind, w, reader, width in words for j in range(width)]
 
 
-# Weights from a file (section 4.8)
-
-
 def prime_of(value):
     """(p, whether it is an odd prime)."""
     p = number(value)
     demand(2 <= p < 2**31)
     return p, p % 2 == 1 and all(p % k for k in range(3, isqrt(p) + 1, 2))
-
-
-# An identity is evaluated at a random target modulo a large prime: the words are multiplied out, the host is
-# applied to them, and the demanded matrices must come out.
 
 
 def multisets(L, H):
@@ -225,7 +211,10 @@ def _lower_bound(shape, claim, evidence):
         demand(bounds)
         return lambda: any(too_small(m) for too_small in bounds)
     if notion == "attention-matching":
-        demand(untied and (H, L, d_in, d_out) == (1, 1, 1, 1))
+        demand(untied and d_in == d_out)
+        if 2 * d <= d_in and (H >= 2 or L == 1):
+            return lambda: m < M
+        demand((H, L, d_in) == (1, 1, 1))
         return lambda: m < 3
     if (notion, untied, free) == ("shared attention", True, "E and U") and (H, L, d_in, d_out) == (3, 1, 1, 1):
         return lambda: m < 3
@@ -342,14 +331,9 @@ def _span(p, prime, given, tied, dims, m, free, places):
     return holds
 
 
-# An enclosure is recomputed with mpmath's intervals (given attention: with fractions), host and target alike as plain
-# matrices {column: [(row, entry)]} from their definitions.
+# Softmax attention by mpmath's intervals (section 12.1)
 
 PARTS = ("scaled", "causal", "window", "alibi", "rope")
-
-
-def cut(flat, columns):
-    return [flat[i : i + columns] for i in range(0, len(flat), columns)]
 
 
 def attention_parts(text, d):
@@ -378,37 +362,6 @@ def interval(x):
 
     x = Fraction(x)
     return iv.mpf(x.numerator) / iv.mpf(x.denominator)
-
-
-def narrowing(difference, k):
-    """Bounds of 10^k max |difference|, with twice the bits each time, up to those that settle it or not."""
-    from mpmath import iv
-
-    bits, enough = 128 + 4 * k, False
-    while not enough:
-        before, iv.prec = iv.prec, bits
-        try:
-            found = [ends(abs(x)) for x in difference(interval)]
-        finally:
-            iv.prec = before
-        if None not in found:
-            yield tuple(max(pair[i] for pair in found) * 10**k for i in (0, 1))
-        enough = bits > max(2**13, 16 * (64 + 4 * k))
-        bits *= 2
-
-
-def ends(x):
-    """The ends of an interval of numbers >= 0 as fractions; None if one is not finite, or too large to be written out."""
-    out = []
-    for up, (sign, significand, exponent, bits) in enumerate(x._mpi_):
-        assert not sign
-        if (not significand and exponent) or exponent > 10**6:
-            return None
-        if exponent < -(10**6):
-            out.append(Fraction(up, 2 ** (10**6 - bits)))
-        else:
-            out.append(int(significand) * Fraction(2) ** int(exponent))
-    return out
 
 
 def softmaxed(queries, keys, parts, h, H, d):
@@ -566,35 +519,147 @@ def stream_bound(host, targets, dims, m, evidence):
 
 
 # ----------------------------------------------------------------------------------------------------
-# The least host of one target (section 13), word by word
+# Hosts with gated MLPs (section 16): the host's matrices run beside a target, modulo a prime. Tokens, weights and attention are
+# drawn; the gate is z below p/2 and 0 above, so that g(z) - g(-z) = z.
+
+GATED_PRIME = 2**61 - 1
 
 
-def exact_matrices(value, count, rows, columns, least=False):
-    """(denominator, `count` matrices of numerators)."""
-    q, numerators = fields(value, "denominator", "numerators")
-    q = number(q)
-    demand(q >= 1 and type(numerators) is list and len(numerators) == count * rows * columns)
-    flat = [number(x) for x in numerators]
-    demand(not least or gcd(q, *flat) == 1)
-    if rows * columns * count > 20_000:
-        raise TooLarge
-    return q, [np.array(part, dtype=object).reshape(rows, columns) for part in cut(flat, rows * columns)]
-
-
-def matrices_of(value, names, dims, width, least):
-    """(rows that enter, {"Q": by layer, "K": by layer, "M": by layer}, columns that leave), all (denominator, matrices)."""
+def _gated(shape, claim, evidence):
+    host, inputs, notion, targets, verdict = fields(claim, "host", "inputs", "notion", "targets", "verdict")
+    (name,) = fields(host, "construction")
+    demand(name in ("gated", "gated-tied") and inputs == "rows that sum to 1")
+    asked = ("attention-matching", "all untied") if name == "gated" else ("functional", "all tied")
+    demand((notion, targets) == asked and verdict in ("universal", "not universal"))
+    demand(type(evidence) is dict and not evidence)
+    dims, m = dimensions(shape)
     H, L, d, d_in, d_out = dims
-    enter, leave, *grids = names
-    held = dict(zip(sorted(value), fields(value, *sorted(value)), strict=True))
-    layers = {}
-    for kind, name, columns in zip("QKM", grids, (d, d, width), strict=True):
-        demand(type(held[name]) is list and len(held[name]) == L)
-        layers[kind] = [exact_matrices(layer, H, width, columns, least) for layer in held[name]]
-    return (
-        exact_matrices(held[enter], 1, d_in, width, least),
-        layers,
-        exact_matrices(held[leave], 1, width, d_out, least),
-    )
+    T, w = L if name == "gated" else 2, H * d
+    least = 1 + 4 * w + d_out + w * d_out + (T > 1) * 2 * w * w + (T - 1) * w * w
+    least += max(T - 2, 0) * (2 * (w - d) * w + w - 1)
+    demand(m >= least)
+    if max(least, d_in) > 3000:
+        raise TooLarge
+    return verdict == "universal" and gated_serves(dims, T, name == "gated-tied", gated_places(w, d, d_out, T, least))
+
+
+def gated_places(w, d, d_out, T, least):
+    """{name: numbers of its coordinates, as a matrix}."""
+    order = [("1", 1, 1), *((x, 1, w) for x in "qkvo"), ("out", 1, d_out), ("last", w, d_out)]
+    for t in range(1, T):
+        order += [(f"Q{t}", w, w), *((x, w, w) for x in "KV" if t == 1)]
+    for t in range(1, T - 1):
+        order += [(f"Y{t}", w - d, w), (f"Z{t}", w - d, w), (f"p{t}", 1, w - 1)]
+    at, size = {}, 0
+    for name, rows, columns in order:
+        at[name] = np.arange(size, size + rows * columns).reshape(rows, columns)
+        size += rows * columns
+    assert size == least
+    return at
+
+
+def gated_units(w, d, T, tied, at):
+    """Rows (a, b, c, sign): MLPs add sign y_a y_b to y_c."""
+    one, o = at["1"][0, 0], at["o"][0]
+    units = [(o[i], at["last"][i, j], to, 1) for i in range(w) for j, to in enumerate(at["out"][0])]
+    replaced = ["q", "k", "v", "o", "out"]
+    for x, name in (("q", "Q1"), ("k", "K"), ("v", "V")) if T > 1 else ():
+        units += [(o[i], at[name][i, j], at[x][0, j], 1) for i in range(w) for j in range(w)]
+    for x, name in (("K", "Y1"), ("V", "Z1")) if T > 2 else ():
+        replaced.append(x)
+        for i in range(w):
+            for k, power in enumerate([one, *at["p1"][0]][: w - i], i):
+                for j in range(w):
+                    if k >= d or j % d == k:
+                        units.append((power, at[name][k - d, j] if k >= d else one, at[x][i, j], 1))
+    for name in [] if tied else [name for name in at if name[0] in "QYZp"]:
+        replaced.append(name)
+        after = at.get(f"{name[0]}{int(name[1:]) + 1}", np.zeros((0, 0), dtype=int))
+        units += [(a, one, c, 1) for a, c in zip(after.reshape(-1), at[name].reshape(-1), strict=False)]
+    return units + [(c, one, c, -1) for name in replaced for c in at[name].reshape(-1)]
+
+
+def gated_embedding(dims, T, at, weights, p):
+    """E, from the weights {(tensor, layer, head)} of a target whose products with W_O have full rank."""
+    H, L, d, d_in, _ = dims
+    w, beside = H * d, np.hstack
+    E = np.zeros((d_in, 1 + max(int(places.max(initial=0)) for places in at.values())), dtype=object)
+
+    def hold(name, values):
+        E[:, at[name].reshape(-1)] = values.reshape(1, -1) % p
+
+    for name in "QKV":
+        E[:, at[name.lower()][0]] = weights["W_E"].dot(beside([weights[f"W_{name}", 1, h] for h in range(H)])) % p
+    hold("1", np.ones(1, dtype=object))
+    below = np.vstack([weights["W_O", 1, h] for h in range(H)])
+    for layer in range(2, T + 1):
+        tables = {x: [below.dot(weights[f"W_{x}", min(layer, L), h]) % p for h in range(H)] for x in "QKV"}
+        below = np.vstack([weights["W_O", min(layer, L), h] for h in range(H)])
+        if layer == 2:
+            hold("K", beside(tables["K"]))
+            hold("V", beside(tables["V"]))
+        else:
+            base = secrets.randbelow(p)
+            powers = [pow(base, k, p) * pow(factorial(k), -1, p) % p for k in range(w)]
+            shifted = np.array([[0] * i + powers[: w - i] for i in range(w)], dtype=object)  # exp(base N)
+            signs = [(-1) ** k * powers[k] for k in range(1, w)]
+            hold(f"p{layer - 2}", np.array(signs, dtype=object))
+            bases = {x: [shifted.dot(table) % p for table in tables[x]] for x in "KV"}
+            for x, name in (("K", "Y"), ("V", "Z")):
+                hold(f"{name}{layer - 2}", beside([A[d:].dot(inverse(A[:d], p)) for A in bases[x]]))
+            tables["Q"] = [Q.dot(A[:d].T) % p for Q, A in zip(tables["Q"], bases["K"], strict=True)]
+            moved = [A[:d].dot(below[h * d : (h + 1) * d]) for h, A in enumerate(bases["V"])]
+            below = np.vstack(moved) % p
+        hold(f"Q{layer - 1}", beside(tables["Q"]))
+    hold("last", below.dot(weights["W_U"]))
+    return E
+
+
+def inverse(matrix, p):
+    """Modulo p, with FLINT."""
+    from flint import fmpz_mod_ctx, fmpz_mod_mat
+
+    rows = fmpz_mod_mat([[int(x) % p for x in row] for row in matrix], fmpz_mod_ctx(p)).inv()
+    return np.array([[int(x) for x in row] for row in rows.tolist()], dtype=object)
+
+
+def gated_serves(dims, T, tied, at):
+    """Whether host and target agree at three tokens."""
+    (H, L, d, d_in, d_out), p = dims, GATED_PRIME
+    w = H * d
+
+    def drawn(*size):
+        return np.array([secrets.randbelow(p) for _ in range(prod(size))], dtype=object).reshape(size)
+
+    weights = {"W_E": drawn(d_in, w), "W_U": drawn(w, d_out)}
+    for tensor, size in target_sizes(d, w).items():
+        for layer in range(1, L + 1):
+            for h in range(H):
+                known = weights.get((tensor, 1, h)) if tied else None
+                weights[tensor, layer, h] = drawn(*size) if known is None else known
+    X = drawn(3, d_in)
+    X[:, -1] = (1 - X[:, :-1].sum(axis=1)) % p
+    masks, units = drawn(L + 1, H, 3, 3), np.array(gated_units(w, d, T, tied, at), dtype=object).T
+    a, b, c, sign = (part.astype(np.int64) for part in units)
+    Y, S = X.dot(gated_embedding(dims, T, at, weights, p)) % p, X.dot(weights["W_E"]) % p
+    heads = [slice(h * d, (h + 1) * d) for h in range(H)]
+    for layer in range(1, L + 1):
+        moved, new = np.zeros_like(S), Y.copy()
+        for h, part in enumerate(heads):
+            query, key, value, out = (weights[tensor, layer, h] for tensor in ("W_Q", "W_K", "W_V", "W_O"))
+            logits = S.dot(query).dot(S.dot(key).T) % p
+            if (Y[:, at["q"][0, part]].dot(Y[:, at["k"][0, part]].T) % p != logits).any():
+                return False
+            attention = (logits * logits + masks[layer, h]) % p
+            moved += attention.dot(S).dot(value).dot(out)
+            new[:, at["o"][0, part]] += attention.dot(Y[:, at["v"][0, part]])
+        S, Y = moved % p, new % p
+        gate, factor = Y[:, a], Y[:, b]
+        hidden = np.where(gate < p // 2 + 1, gate, 0) * factor - np.where(-gate % p < p // 2 + 1, -gate % p, 0) * factor
+        for unit, to in enumerate(c):
+            new[:, to] += int(sign[unit]) * hidden[:, unit]
+        Y = new % p
+    return bool((Y[:, at["out"][0]] == S.dot(weights["W_U"]) % p).all())
 
 
 def main(paths):

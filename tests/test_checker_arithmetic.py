@@ -53,10 +53,36 @@ def test_callers_ask_for_enough_terms(monkeypatch, dims, m):
     host = checker.RandomHost(claim)
     M = claim.shape.columns
     checker.rank_reaches(checker.dense_matrix(host, 101), 101, M)
-    checker.times_probes(host, 101, [array(checker.U32, range(M))])
     assert longest
     for packing, terms in made:
         assert longest.get(id(packing), 0) <= terms
+
+
+@pytest.mark.parametrize("residual", [False, True])
+@pytest.mark.parametrize("p", [3, 2**31 - 1])
+def test_no_probe_reaches_into_the_next(p, residual, monkeypatch):
+    """All entries and all probes p - 1: a probe's part of the sums is what it gives alone."""
+    s = checker.Shape(2, 3, 2, 3, 3, 5, residual)
+    full = SimpleNamespace(s=s, rows=lambda code, layer, head, columns, p=0: [[p - 1] * columns] * s.m)
+    full.units = lambda code: 1
+    layered, seen = checker.layered, []
+
+    def alone(s, z, system):
+        together = layered(s, z, system)
+        (_, packed), *_ = z
+        slot = (packed // (p - 1) - 1 & 1 - packed // (p - 1)).bit_length() - 1  # the lowest bit but that of the first
+        one = layered(s, [(place, value % 2**slot) for place, value in z], system)
+        assert [value % 2**slot for _, value in z] == [p - 1] * s.columns
+        assert all(value < 2**slot for value in one.values())
+        seen.append({at: together[at] % 2**slot for at in together} == one)
+        return together
+
+    monkeypatch.setattr(checker, "layered", alone)
+    monkeypatch.setattr(checker, "uniform", lambda p, count: array(checker.U32, [p - 1] * count))
+    rows = array(checker.U32, [0] * s.columns)
+    with pytest.raises(checker.Stop):
+        checker.require_inverse(full, p, rows, array(checker.U32, [0] * s.columns**2), False)
+    assert seen == [True]
 
 
 def test_probes_are_uniform_fresh_and_drawn_last(tmp_path, monkeypatch):

@@ -154,7 +154,18 @@ def test_twenty_layers_agree_under_causal_softmax(capsys):
         ("emulate gated -H 2 -L 2 -d 1 --d-in 2 --precision float32 --tolerance 1e-4", 0, "agree"),
         ("emulate gated -H 2 -L 2 -d 1 --d-in 2 --precision float32 --tolerance 1e-12", 1, "DIFFER"),
         ("emulate gated-tied -H 2 -L 2 -d 1 --d-in 2 --tolerance 1e-12", 0, "1 tied target"),
-        ("certify gated -H 2 -L 2 -d 1 --d-in 2 -o OUT/c.json", 4, "docs/proofs/gated-mlp.md, Theorem E"),
+        ("certify gated -H 2 -L 2 -d 1 --d-in 2 -o OUT/c.json", 0, "every X with rows that sum to 1"),
+        ("certify gated -H 2 -L 3 -d 1 --d-in 2 --notion matching -o OUT/c.json", 4, "--notion attention-matching"),
+        (
+            "certify gated-tied -H 2 -L 2 -d 1 --d-in 2 -o OUT/c.json",
+            0,
+            "targets: all tied), on inputs with rows that sum",
+        ),
+        (
+            "certify mlp-tree-2 -H 2 -L 2 -d 1 --d-in 2 --residual -o OUT/c.json",
+            4,
+            "docs/proofs/gated-mlp.md, Theorem D",
+        ),
     ],
 )
 def test_verdicts_of_commands(line, code, said, tmp_path, capsys):

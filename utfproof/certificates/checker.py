@@ -28,13 +28,12 @@ from contextlib import suppress
 from dataclasses import dataclass, field, fields, replace
 from fractions import Fraction
 from functools import lru_cache, reduce
-from itertools import chain, compress, pairwise
+from itertools import accumulate, chain, pairwise
 from itertools import product as product_of
 from operator import add, itemgetter, mul
 from typing import Any, BinaryIO, ClassVar, TypeAlias
 
 VALID, INVALID, MALFORMED, LIMIT, INTERNAL, SKIPPED = 0, 1, 2, 3, 70, -1
-LACKING = 4  # exit status where --require asks for more than is established
 LABELS = {INVALID: "INVALID", MALFORMED: "MALFORMED", LIMIT: "LIMIT", INTERNAL: "ERROR"}
 PROVED, CHECKED, CITED = "proved", "checked", "cited"  # what a valid certificate rests on, strongest first
 FORMAT, VERSION = "utfproof-certificate", 2
@@ -84,8 +83,7 @@ class Verdict:
 
     @property
     def status(self) -> str:
-        """What a valid certificate rests on: `proved`, if the verified checker accepted it, too; `cited`, if the bound is one
-        of a written proof; else `checked`. The label of other verdicts."""
+        """`proved`, if the verified checker accepted it, too; `cited`, if a bound of a written proof; else `checked`."""
         if self.code != VALID:
             return LABELS[self.code]
         return next((status for status in (PROVED, CITED) if status in self.facts), CHECKED)
@@ -99,21 +97,16 @@ class Verdict:
 
 @dataclass(frozen=True)
 class Options:
-    """What one run of the checker is given."""
-
     numpy: bool = False  # ranks and witnesses modulo a prime with NumPy, many times faster
     weights: tuple[str, ...] = ()  # files and folders in which weights are looked for
-    digests: dict[tuple[str, bool], str] = field(
-        default_factory=dict, compare=False, repr=False
-    )  # of files, in one run
+    digests: dict[tuple[str, bool], str] = field(default_factory=dict, compare=False)  # of files, in one run
 
 
 def figure(n: int) -> str:
     return str(n) if abs(n) < 10**15 else f"about {'-' if n < 0 else ''}2^{(n * n).bit_length() // 2}"
 
 
-def stated(n: int) -> int | str:
-    """For reports: huge numbers are cut down (they could exceed CPython's bound on decimal digits)."""
+def stated(n: int) -> int | str:  # for reports; huge numbers could exceed CPython's bound on decimal digits
     return n if n < 2**63 else figure(n)
 
 
@@ -153,12 +146,10 @@ class Shape:
 
     @property
     def leaves(self) -> int:
-        """Words of length L."""
         return self.letters**self.layers
 
     @property
     def columns(self) -> int:
-        """M."""
         return 2 * self.head_dim * self.readers(self.layers) + self.d_out * self.leaves
 
     @property
@@ -211,9 +202,6 @@ def turned(matrix: Iterable[Iterable[int]]) -> Matrix:
 
 # ----------------------------------------------------------------------------------------------------
 # THE KERNEL
-#
-# Five parts: the canonical form with its exact numbers, the rules that read fields, the dispatch of kinds, the layered product,
-# and the rank modulo a prime. Everything else computes what these are given, or says what it means.
 
 # ----------------------------------------------------------------------------------------------------
 # Kernel 1: files and the canonical JSON form (section 2)
@@ -729,16 +717,17 @@ class IndexVectors:
 
 
 class DenseVectors:
-    """Vectors of a host of matrices, modulo q if it is given."""
+    """Vectors of a host of matrices, modulo q if it is given; with p the residues of the host's integers take the place of
+    entries, and nothing is reduced."""
 
-    def __init__(self, host: DenseHost | GivenHost, q: int = 0) -> None:
-        self.host, self.s, self.q = host, host.s, q
-        self.scale = math.lcm(*(host.units(code).denominator for code in (R_Q, R_K, R_V, CODE_U)))
+    def __init__(self, host: DenseHost | GivenHost, q: int = 0, p: int = 0) -> None:
+        self.host, self.s, self.q, self.p = host, host.s, q, p
+        self.scale = 1 if p else math.lcm(*(host.units(code).denominator for code in (R_Q, R_K, R_V, CODE_U)))
 
     def rows(self, code: int, layer: int, head: int, columns: int) -> Iterator[tuple[int, list[int]]]:
-        unit = int(self.host.units(code) * self.scale)
-        for i, row in enumerate(self.host.rows(code, layer, head, columns)):
-            yield i, [unit * x for x in row]
+        unit, p = int(self.host.units(code) * self.scale), self.p
+        for i, row in enumerate(self.host.rows(code, layer, head, columns, p)):
+            yield i, [x % p for x in row] if p else [unit * x for x in row]
 
     def read(self, code: int, layer: int, head: int, wanted: Wanted) -> None:
         for i, row in self.rows(code, layer, head, self.s.d_out if code == CODE_U else self.s.head_dim):
@@ -837,12 +826,8 @@ class Packing:
 
 
 def dense_matrix(host: DenseHost | GivenHost, p: int, queries: int | None = None) -> list[array[int]]:
-    """The rows of R_all modulo p, with the columns in another order (which does not change the rank); with `queries`,
-    only the first so many of the d columns of every R_Q are used.
-
-    Built from the last layer: S_{L+1} = U and S_l = [R_Q^{l,h}, R_K^{l,h}, R_V^{l,h} S_{l+1} over all h], so that S_1
-    has the columns of R_all; with a residual stream S_{l+1} itself is a part of S_l, too. A tied host's matrices are
-    drawn again in every layer, not kept."""
+    """The rows of S_1 modulo p; with `queries`, only the first so many of the d columns of every R_Q are used. A tied host's
+    matrices are drawn again in every layer, not kept."""
     s = host.s
     packing = Packing(p, s.m)
     rows = [array(U32, [x % p for x in row]) for row in host.rows(CODE_U, 1, 0, s.d_out, p)]
@@ -866,18 +851,12 @@ def dense_matrix(host: DenseHost | GivenHost, p: int, queries: int | None = None
     return rows
 
 
-PANEL = 64
 Pivots: TypeAlias = "list[tuple[int, array[int]]]"  # (column, row): row[column] is 1, and 0 in all others
 
 
-def clear(
-    row: array[int], heads: list[int], packed: list[int], packing: Packing, keep: bytes | None = None
-) -> array[int]:
-    """The row minus the combination of the packed pivot rows that makes it zero in their pivot columns
-    `heads`; with `keep`, only the columns that it flags (and that the packed rows consist of)."""
+def clear(row: array[int], heads: list[int], packed: list[int], packing: Packing) -> array[int]:
+    """The row minus the combination of the packed pivot rows that makes it zero in their pivot columns `heads`."""
     coefficients = packing.balanced(-row[column] for column in heads)
-    if keep is not None:
-        row = array(U32, compress(row, keep))
     start = packing.pack(row) + packing.biases(len(row))
     return packing.unpack(sum(map(mul, coefficients, packed), start), len(row))
 
@@ -900,27 +879,8 @@ def echelon(rows: list[array[int]], packing: Packing) -> Pivots:
 
 
 def rank_reaches(rows: list[array[int]], p: int, wanted: int) -> bool:
-    """Whether the rank modulo p is at least `wanted`. Consumes `rows`.
-
-    A panel of rows is brought to echelon form and cleared from all others, all its pivots at once; its pivot
-    columns are then zero there and are left out. A panel row that depends on the others is dropped."""
-    packing = Packing(p, PANEL + 1)  # a row itself counts as a term with coefficient 1
-    columns = len(rows[0])
-    while wanted > 0:
-        if min(len(rows), columns) < wanted:
-            return False
-        pivots = echelon(rows[:PANEL], packing)
-        heads = [column for column, _ in pivots]
-        taken = set(heads)
-        keep = bytes(column not in taken for column in range(columns))
-        columns -= len(heads)
-        wanted -= len(heads)
-        packed = [packing.pack(array(U32, compress(row, keep))) for _, row in pivots]
-        del rows[:PANEL]
-        if len(rows) >= wanted > 0:
-            for number, row in enumerate(rows):
-                rows[number] = clear(row, heads, packed, packing, keep)
-    return True
+    """Whether the rank modulo p is at least `wanted`."""
+    return len(echelon(rows, Packing(p, len(rows) + 1))) >= wanted  # a row itself is a term with coefficient 1
 
 
 def is_prime(n: int, bases: Iterable[int] = (2, 3, 5, 7)) -> bool:
@@ -1016,11 +976,9 @@ class IndexHost:
         return found
 
     def first(self, block: Block) -> int:
-        """The number of the block's first coordinate."""
         return self.blocks[block][0]
 
     def run(self, *names: Block, width: int) -> list[Run]:
-        """The sum of the first columns of these blocks, those that there are."""
         return [(name, 0, min(width, self.blocks[name][1])) for name in names if name in self.blocks]
 
     def embed(self, point: Point, x: list[int]) -> Rows:
@@ -1029,8 +987,6 @@ class IndexHost:
 
 
 class Tree(IndexHost):
-    """A block for every word of at most L letters."""
-
     def listed(self) -> Iterator[tuple[Block, int]]:
         for length in range(self.L + 1):
             for w in all_words(self.s.letters, length):
@@ -1153,8 +1109,6 @@ class SharedQuery(Tries):
 
 
 class SharedKey(Tries):
-    """The trie of queries, and that of keys."""
-
     tries = staticmethod(lambda s: [("Q", 1, *(s.d_in,) * 2), ("K", 0, max(s.d_in, s.d_out), s.d_out)])
     output = ("K", ())
 
@@ -1209,8 +1163,6 @@ def index_kind(claim: Claim) -> type[IndexHost] | None:
 
 
 class Register(Tries):
-    """Only the register."""
-
     tries = staticmethod(lambda s: [("R", s.layers, *(s.d_out,) * 2)])
 
     def embed(self, point: Point, x: list[int]) -> Rows:
@@ -1242,7 +1194,6 @@ class TwoSided(IndexHost):
         return dict(point.rows(x, self.k))
 
     def unembed(self, point: Point, y: list[int]) -> Rows:
-        """U y, by blocks."""
         found: Rows = {(): y}
         for layer in range(self.L, self.k, -1):
             values = [turned(value) for value in point.values[layer - 1]]
@@ -1537,8 +1488,7 @@ def read_header(handle: BinaryIO) -> tuple[int, dict[str, Tensor]]:
 
 
 def read_weights(path: str, claim: Claim) -> tuple[str, dict[str, Tensor]]:
-    """The digest and the tensors of a host of the claim's sizes; Malformed if the file holds something else. Data of other
-    files is not read."""
+    """The digest and the tensors of a host of the claim's sizes; Malformed, without reading data, if it holds others."""
     s, sha = claim.shape, hashlib.sha256()
     lead = (s.heads,) if claim.tied else (s.layers, s.heads)
     with open_regular(path, follow=True) as handle:
@@ -1717,50 +1667,6 @@ def require_first_rows(host: IndexHost, blocks: Iterator[tuple[list[tuple[int, i
         raise Stop(f"R_all has {column} columns instead of {columns}")
 
 
-# The vectors x and T(w) of a witness, of all words of one length and all probes, are numbered probe * (words of that length)
-# + (word's number): the words ending in letter a are [a::letters].
-
-
-def tabulate(x: list[array[int]], start: int, words: int, width: int, offset: int) -> array[int]:
-    """Coordinate `offset` of the blocks of `width` columns from `start` on, one block a word, for all probes."""
-    stop = start + words * width
-    return array(U32, chain.from_iterable(probe[start + offset : stop : width] for probe in x))
-
-
-def times_probes(host: DenseHost, p: int, x: list[array[int]]) -> list[array[int]]:
-    """R_all x modulo p for all probes: m rows, one entry a probe. R_all is not formed."""
-    s = host.s
-    d, heads, letters = s.head_dim, s.heads, s.letters
-    quarter = d * s.readers(s.layers)  # all Q columns, and all K columns
-    words = s.leaves
-    # the rows that are added up at most; that of letter 0 counts as one with coefficient 1
-    packing = Packing(p, max(heads * (s.m + 2 * d) + s.residual, s.d_out))
-    packed = [packing.pack(tabulate(x, 2 * quarter, words, s.d_out, c)) for c in range(s.d_out)]
-    biases = packing.biases(words * len(x))
-    rows = [
-        packing.unpack(sum(map(mul, packing.balanced(row), packed), biases), words * len(x))
-        for row in host.rows(CODE_U, 1, 0, s.d_out, p)
-    ]
-    for layer in range(s.layers, 0, -1):
-        start = d * s.readers(layer - 1)
-        words //= letters
-        packed, matrices = [], []
-        for h in range(heads):
-            packed += [packing.pack(row[h + s.residual :: letters]) for row in rows]
-            matrices.append(host.rows(R_V, layer, h, s.m, p))
-            for code, first in ((R_Q, start), (R_K, quarter + start)):
-                packed += [packing.pack(tabulate(x, first, words * heads, d, c)[h::heads]) for c in range(d)]
-                matrices.append(host.rows(code, layer, h, d, p))
-        biases, slots = packing.biases(words * len(x)), words * len(x)
-        # words that end in letter 0 add what is there already
-        starts = [biases + (packing.pack(row[::letters]) if s.residual else 0) for row in rows]
-        rows = [
-            packing.unpack(sum(map(mul, packing.balanced(chain.from_iterable(parts)), packed), begin), slots)
-            for begin, parts in zip(starts, zip(*matrices, strict=True), strict=True)
-        ]
-    return rows
-
-
 def require_inverse(host: DenseHost, p: int, chosen: array[int], inverse: array[int], numpy: bool) -> None:
     """B (R_all x)[chosen] = x modulo p for random vectors x, drawn here after the certificate is fixed. A wrong B
     passes with probability at most 1/p for each, 2^-100 in all."""
@@ -1769,9 +1675,13 @@ def require_inverse(host: DenseHost, p: int, chosen: array[int], inverse: array[
     if numpy:
         good = numpy_module().witness_holds(host, p, chosen, inverse, x)
     else:
-        product = times_probes(host, p, x)
-        packing = Packing(p, columns)
-        packed = [packing.pack(product[row]) for row in chosen]
+        s, packing = host.s, Packing(p, columns)
+        # all x in one vector of integers >= 0, a slot for each; no sum is longer than a slot
+        slot = (p * (p * (s.heads * (s.m + 2 * s.head_dim) + s.d_out + 1)) ** (s.layers + 1)).bit_length()
+        z = [sum(entry << slot * n for n, entry in enumerate(entries)) for entries in zip(*x, strict=True)]
+        product = layered(s, [*enumerate(z)], DenseVectors(host, p=p))
+        slots = [[product.get(row, 0) >> slot * n & (1 << slot) - 1 for n in range(k)] for row in chosen]
+        packed = [packing.pack(array(U32, [entry % p for entry in entries])) for entries in slots]
         biases = packing.biases(k)
         good = all(
             packing.unpack(sum(map(mul, packing.balanced(inverse[i * columns : (i + 1) * columns]), packed), biases), k)
@@ -1828,7 +1738,6 @@ class Permutation(Kind):
 
 
 def require_rank_of_host(kind: Kind, p: int, columns: int, name: str) -> None:
-    """What every rank modulo a prime needs."""
     require_prime(p)
     if kind.claim.shape.m < columns:
         raise Stop(f"the rank is at most m = {figure(kind.claim.shape.m)} and {name} = {figure(columns)}")
@@ -1836,8 +1745,7 @@ def require_rank_of_host(kind: Kind, p: int, columns: int, name: str) -> None:
 
 @dataclass
 class Modular(Kind, several=True):
-    """R_all is formed as an integer matrix, by the definitions of the host or from a file, modulo a prime. If its
-    columns are independent there, the rank over the rationals is M."""
+    """If the columns of R_all, an integer matrix, are independent modulo a prime, its rank over the rationals is M."""
 
     name = "rank-modular"
     prime: int = given(prime)
@@ -1846,7 +1754,6 @@ class Modular(Kind, several=True):
 
 
 def host_rank_reaches(claim: Claim, p: int, wanted: int, queries: int | None = None) -> bool:
-    """Whether the rank of R_all, or of a test matrix, modulo p is so large."""
     if claim.options.numpy:
         return bool(numpy_module().columns_independent(dense_host(claim), p, wanted, queries))
     return rank_reaches(dense_matrix(dense_host(claim), p, queries), p, wanted)
@@ -2033,8 +1940,7 @@ def route(s: Shape, column: int) -> tuple[bool, int]:
 
 @dataclass
 class TiedTargetMiss(Deficient):
-    """R_all z = 0 and W_all z != 0 for a tied target that is given, in exact integers. Kernel: layered product,
-    twice."""
+    """R_all z = 0 and W_all z != 0 for a tied target that is given, in exact integers. Kernel: layered product."""
 
     method = "tied-target"
     row: int = given(number(0, lambda c: c.shape.d_in))
@@ -2051,10 +1957,9 @@ class TiedTargetMiss(Deficient):
 
 @dataclass
 class TiedKernel(Kind):
-    """The rank of R_all modulo a prime is at least M - k, and k independent vectors z are in its kernel (exact
-    integers): they span it. W_all z = 0 for all tied targets is an identity of integer polynomials in their entries.
-    Then every row of every W_all is a combination of rows of R_all. Kernel: layered product, rank witness
-    (elimination), identity at a random point."""
+    """The rank of R_all modulo a prime is at least M - k, and k independent vectors z are in its kernel (exact integers):
+    they span it. W_all z = 0 for all tied targets is an identity of integer polynomials in their entries. Then every row of
+    every W_all is a combination of rows of R_all. Kernel: layered product, elimination, identity at a random point."""
 
     name = "tied-kernel"
     targets = TARGETS[1:2]
@@ -2105,19 +2010,13 @@ class TiedKernel(Kind):
 # zero over the integers. Prime and point are drawn here, after the certificate is fixed. Where inverses occur, denominators
 # are thought multiplied out: an equation then holds for all targets that have them.
 
-POINT_PRIME_BITS = 192  # of the random prime: a wrong equation passes below 2^-100 (degrees and heights: section 9)
-SMALL_PRIMES = math.prod(n for n in range(3, 400) if all(n % k for k in range(2, n)))
 
-
-class Unlucky(Stop):
-    """A matrix is singular at the drawn point."""
-
-
-def random_prime(bits: int = POINT_PRIME_BITS) -> int:
-    """Miller-Rabin with 64 random bases: composite with probability below 2^-120."""
+def random_prime() -> int:
+    """Of 192 bits: a wrong equation passes below 2^-100 (section 9). Miller-Rabin with 64 random bases: composite with
+    probability below 2^-120."""
     while True:
-        n = secrets.randbits(bits) | 1 << (bits - 1) | 1
-        if math.gcd(n, SMALL_PRIMES) == 1 and is_prime(n, (2 + secrets.randbelow(n - 3) for _ in range(64))):
+        n = secrets.randbits(192) | 1 << 191 | 1
+        if is_prime(n, (2 + secrets.randbelow(n - 3) for _ in range(64))):
             return n
 
 
@@ -2131,7 +2030,7 @@ def inverse_modulo(matrix: Matrix, q: int) -> Matrix:
     for column in range(len(rows)):
         pivot = next((i for i in range(column, len(rows)) if rows[i][column]), None)
         if pivot is None:
-            raise Unlucky("a matrix drawn at random has no inverse")
+            raise Stop("a matrix that E inverts is singular at a random target, so at every target")
         rows[column], rows[pivot] = rows[pivot], rows[column]
         scale = pow(rows[column][column], -1, q)
         rows[column] = [x * scale % q for x in rows[column]]
@@ -2164,7 +2063,6 @@ class Point:
         return [[sum(map(mul, row, column)) % self.q for column in columns] for row in x]
 
     def form(self, layer: int, head: int) -> Matrix:
-        """A = W_Q W_K^T."""
         w_q, w_k, *_ = self.heads[layer - 1][head]
         return self.product(w_q, turned(w_k))
 
@@ -2180,7 +2078,6 @@ class Point:
         return held[length]
 
     def outputs(self, name: str, x: list[int]) -> Rows:
-        """x M_w in block w."""
         return {(name, w): row for w, row in self.rows(x, self.s.layers)}
 
     def read(self, name: str, x: list[int], layer: int, head: int, matrix: Matrix) -> Rows:
@@ -2246,10 +2143,7 @@ def require_identity(claim: Claim, host: IndexHost) -> None:
     point = Point(claim, q)
     (x,), (y,), (right,) = random_matrix(q, 1, s.d_in), random_matrix(q, 1, s.d_in), random_matrix(q, 1, s.d_out)
     first, second = random_matrix(q, s.layers, s.letters), random_matrix(q, s.layers, s.letters)
-    try:
-        E, F = host.embed(point, x), host.embed(point, y)
-    except Unlucky:
-        raise Stop("a matrix that E inverts is singular at a random target, so at every target") from None
+    E, F = host.embed(point, x), host.embed(point, y)
 
     def read(rows: Rows, runs: Runs, weights: Matrix) -> list[int]:
         """A row of E times the sum of all R_w with weights times what the runs stand for."""
@@ -2299,9 +2193,8 @@ FUNCTIONAL = (SharedQuery, "functional", ("all untied",), "")
 
 @dataclass
 class Identities(Kind):
-    """E (and U) are rational functions of the target, which the construction's definition gives: E R_w U = M_w, and what
-    the notion demands of queries and keys, hold for all words w, and for all targets, or for those whose inverses are used.
-    Kernel: identity at a random point."""
+    """E (and U) are rational functions of the target. E R_w U = M_w, and what the notion demands of queries and keys, hold for
+    all words w and all targets whose inverses are used. Kernel: identity at a random point."""
 
     name = "identity"
     notions = ("attention-matching", "matching", "shared attention", "functional")
@@ -2328,12 +2221,148 @@ class Identities(Kind):
 
 
 # ----------------------------------------------------------------------------------------------------
+# HOSTS WITH GATED MLPS (section 16)
+#
+# A product (a, b, c, sign) adds sign y_a y_b to coordinate c: two hidden units, since g(z) - g(-z) = z. Constants are equal in
+# all rows: attention writes to none, and every product has one. So other coordinates are sums over words w of A_w X times
+# matrices. At a single row the A_w are numbers, whose monomials tell the words apart, and rows with sum 1 span all.
+
+INPUTS = "rows that sum to 1"
+READ = ("q", "k", "v", "o", "out")  # what is no constant
+Product: TypeAlias = tuple[int, int, int, int]
+
+
+class GatedHost:
+    """`gated`, or if it is tied `gated-tied`: coordinates by name and slot."""
+
+    def __init__(self, s: Shape, tied: bool) -> None:
+        self.s, self.tied, self.slots, w = s, tied, (2 if tied else s.layers) - 1, s.heads * s.head_dim
+        once = {"1": 1, "q": w, "k": w, "v": w, "o": w, "out": s.d_out, "last": w * s.d_out}
+        widths = {(name, 1): width for name, width in once.items()}
+        for slot in range(1, self.slots + 1):
+            widths |= dict.fromkeys(product_of("QKV" if slot == 1 else "Q", [slot]), w * w)
+        for slot in range(1, self.slots):
+            widths |= dict.fromkeys(product_of("YZ", [slot]), (w - s.head_dim) * w) | {("p", slot): w - 1}
+        ends = list(accumulate(widths.values(), initial=0))
+        self.at = {place: range(*ends) for place, ends in zip(widths, pairwise(ends), strict=True)}
+        self.end = ends[-1]
+
+    @staticmethod
+    def least(s: Shape, tied: bool) -> int:
+        w, slots = s.heads * s.head_dim, (2 if tied else s.layers) - 1
+        constants = 3 * w**2 + (slots - 1) * (3 * w**2 - 2 * w * s.head_dim + w - 1) if slots else 0
+        return constants + w * s.d_out + 4 * w + s.d_out + 1
+
+    def products(self) -> list[Product]:
+        """What the MLP of every block adds."""
+        at, d, w, found = self.at, self.s.head_dim, len(self.at["o", 1]), list[Product]()
+        powers = [*at["1", 1], *at.get(("p", 1), ())]
+        for matrix, to in (("last", "out"), ("Q", "q"), ("K", "k"), ("V", "v")):
+            places = product_of(at["o", 1], at[to, 1])
+            found += [(i, entry, j, 1) for entry, (i, j) in zip(at.get((matrix, 1), ()), places, strict=False)]
+        for matrix, below in ("KY", "VZ") if self.slots > 1 else ():  # P (I; below)
+            for c, (i, j) in zip(at[matrix, 1], product_of(range(w), repeat=2), strict=True):
+                found += [(powers[k - i], powers[0], c, 1) for k in range(i, d) if k == j % d]
+                found += [(powers[k - i], at[below, 1][(k - d) * w + j], c, 1) for k in range(max(i, d), w)]
+        moved = [] if self.tied else [place for place in at if place[0] in ("Q", "Y", "Z", "p")]
+        for name, slot in moved:
+            later = at.get((name, slot + 1), ())
+            found += [(entry, powers[0], c, 1) for entry, c in zip(later, at[name, slot], strict=False)]
+        cleared = [*((name, 1) for name in (*READ, *"KV" * (self.slots > 1))), *moved]
+        return found + [(entry, powers[0], entry, -1) for place in cleared for entry in at[place]]
+
+
+def require_tables(host: GatedHost) -> None:
+    """Queries, keys and outputs of the host are those that tables demand, drawn modulo a prime."""
+    s, at, q, products = host.s, host.at, random_prime(), host.products()
+    d, w, y = s.head_dim, s.heads * s.head_dim, [0] * host.end  # y: one row of the host's stream
+    fixed = {c for (name, _), entries in at.items() if name not in READ for c in entries}
+    if not all((a in fixed) + (b in fixed) > (c in fixed) for a, b, c, _ in products):
+        raise Stop("a product has no constant, or changes one")
+
+    def times(x: list[int], matrix: Matrix) -> list[int]:
+        return [sum(map(mul, x, column)) % q for column in zip(*matrix, strict=True)]
+
+    def held(name: str, slot: int, matrix: Matrix) -> Matrix:
+        for c, x in zip(at[name, slot], chain.from_iterable(matrix), strict=True):
+            y[c] = x
+        return matrix
+
+    tables, top = (
+        [[random_matrix(q, s.d_in, w) for _ in "QKV"]],
+        [[int(k == j % d) for j in range(w)] for k in range(d)],
+    )
+    for slot in range(1, host.slots + 1):
+        table = [held(name, slot, random_matrix(q, w, w)) for name in ("QKV" if slot == 1 else "Q")]
+        if slot > 1:
+            powers = [1, *held("p", slot - 1, random_matrix(q, 1, w - 1))[0]]
+            for name in "YZ":
+                below = held(name, slot - 1, random_matrix(q, w - d, w))
+                table.append([times([0] * i + powers[: w - i], top + below) for i in range(w)])
+        tables.append(table)
+    held("1", 1, [[1]])
+    last, (x,) = held("last", 1, random_matrix(q, w, s.d_out)), random_matrix(q, 1, s.d_in)
+    x[-1] = (1 - sum(x[:-1])) % q
+    for name, matrix in zip("qkv", tables[0], strict=True):
+        held(name, 1, [times(x, matrix)])
+    for layer in range(1, s.layers + 1):
+        query, key, value = (times(x, matrix) for matrix in tables[min(layer, len(tables)) - 1])
+        if [query, key] != [[y[c] for c in at[name, 1]] for name in "qk"]:
+            raise Stop(f"the queries or keys of layer {layer} are not what the target demands")
+        attention = [a for (a,) in random_matrix(q, s.heads, 1) for _ in range(d)]
+        x = [a * v % q for a, v in zip(attention, value, strict=True)]
+        for a, o, v in zip(attention, at["o", 1], at["v", 1], strict=True):
+            y[o] += a * y[v]
+        before = y[:]
+        for left, right, to, sign in products:
+            y[to] += sign * before[left] * before[right]
+        y = [entry % q for entry in y]
+    if [y[c] for c in at["out", 1]] != times(x, last):
+        raise Stop("the outputs are not what the target demands")
+
+
+@dataclass
+class GatedIdentity(Kind):
+    """E is a polynomial in tables that every target has (section 16). Kernel: identity at a random point."""
+
+    name = "gated-identity"
+    notions = ("attention-matching", "functional")
+    targets = TARGETS[:2]
+    ranked = brief = False
+
+    @classmethod
+    def fields_stated(cls, statement: dict[str, Any], verdict: str) -> dict[str, Rule]:
+        return {"inputs": one_of(INPUTS)}
+
+    @classmethod
+    def read_host(cls, claim: Claim, host: dict[str, Any]) -> None:
+        name = claim.construction = choice(host.get("construction"), "construction", "gated", "gated-tied")
+        record(host, "host", "construction")
+        claim.tied = name == "gated-tied"
+        if (claim.notion, claim.targets) != (cls.notions[claim.tied], TARGETS[claim.tied]) or claim.shape.residual:
+            raise Malformed(f"{name} at {claim.shape} is not universal {claim.how}")
+        require_least(claim, GatedHost.least(claim.shape, claim.tied))
+
+    def check(self) -> None:
+        s = self.claim.shape
+        require_target(s)
+        size = GatedHost.least(s, self.claim.tied) + 2 * (s.heads * s.head_dim) ** 3
+        if max(256, s.layers) * size > MAX_NUMBERS:
+            raise OverLimit(
+                f"a block has up to {figure(size)} products, allowed are {MAX_NUMBERS // max(256, s.layers)}"
+            )
+        require_tables(GatedHost(s, self.claim.tied))
+
+    def says(self, verdict: str, facts: dict[str, Any]) -> str:
+        facts["inputs"] = INPUTS
+        return f"{verdict} {self.claim.how} on inputs with {INPUTS}: {self.claim}"
+
+
+# ----------------------------------------------------------------------------------------------------
 # LOWER BOUNDS (section 10)
 
 EVERY = ("host", "tied host")
 GIVEN = ("shared-attention-universal", "looped-shared-attention-universal")
-
-
 Inequality: TypeAlias = tuple[int, int, str, str]  # a, b, what they are, and where it is proved that a < b refutes
 
 
@@ -2367,6 +2396,8 @@ def dimension_bound(claim: Claim) -> Inequality:
             return b * s.m, needed, "d_in m and H (d_in^2 + 2 d d_in - d^2)", "fibre-dimension.md, section 2"
         case "attention-matching", "all untied", _ if s.heads == s.layers == b == s.d_out == 1:
             return s.m, 3, "m and 3", "fibre-dimension.md, section 3"
+        case "attention-matching", "all untied", _ if 2 * s.head_dim <= b == s.d_out and (s.heads > 1 or s.layers == 1):
+            return s.m, s.columns, "m and M", "all-targets.md, Theorem N"
     if claim.targets in GENERIC and b == s.d_out:
         rows = list(generic_bounds(claim, words))
         if rows:
@@ -2536,8 +2567,7 @@ class Arithmetic(LowerBound):
 
 @dataclass
 class Span(LowerBound):
-    """More than m independent rows of W_all, which E R_all would span with m rows. Kernel: layered product (W_all),
-    rank witness (elimination)."""
+    """More than m independent rows of W_all, which E R_all would span with m rows. Kernel: elimination."""
 
     method = "span"
     prime: int = given(prime)
@@ -2578,8 +2608,7 @@ class Span(LowerBound):
 
 @dataclass
 class NullVector(LowerBound):
-    """sum y_w R_w = 0 with y_s != 0, while sum y_w M_w = y_s for the target that is 1 along the word s. Kernel: layered
-    product, for each unit vector in place of U."""
+    """sum y_w R_w = 0 with y_s != 0, while sum y_w M_w = y_s for the target that is 1 along s. Kernel: layered product."""
 
     method = "null-vector"
     word: int = given(number(0, lambda c: c.shape.heads**c.shape.layers))
@@ -2779,15 +2808,10 @@ def by(matrix: Ball, bits: int) -> Linear:
     return lambda ball: ball.times(matrix, bits)
 
 
-def run_system(
-    x: Ball, maps: HeadMaps, attention: Attention, bits: int, stream: Callable[[int], Linear] | None = None
-) -> Ball:
-    """X^l = sum over h of A^{l,h} X^{l-1} V^{l,h}, plus X^{l-1} with a residual stream (brought to the next layer's
-    coordinates by `stream`, where these are others)."""
+def run_system(x: Ball, maps: HeadMaps, attention: Attention, bits: int) -> Ball:
+    """X^l = sum over h of A^{l,h} X^{l-1} V^{l,h}, plus X^{l-1} with a residual stream."""
     for layer in range(1, attention.shape.layers + 1):
-        total: Ball | None = None
-        if attention.shape.residual:
-            total = stream(layer)(x) if stream else x
+        total = x if attention.shape.residual else None
         for head in range(attention.shape.heads):
             query, key, value = maps(layer, head)
             term = attention.matrix(x, query, key, head, bits).times(value(x), bits)
@@ -2797,41 +2821,27 @@ def run_system(
     return x
 
 
-def named(runs: list[Run], width: int) -> list[list[tuple[Block, int]]]:
-    """By column, the coordinates that have a 1 in it."""
-    return [[(block, offset + j) for block, offset, limit in runs if j < limit] for j in range(width)]
-
-
 def run_index_host(host: IndexHost, x: Ball, E: Ball, attention: Attention, bits: int) -> Ball:
-    """Only the coordinates that can reach the output or a reader are followed, from the last layer back."""
-    outputs = named(host.outputs(), host.out)
-    wanted = dict.fromkeys(chain.from_iterable(outputs))
-    tables: list[list[list[list[list[tuple[Block, int]]]]]] = []  # by layer, head, and Q, K and V: the names by column
-    levels = [wanted]
-    for layer in range(host.L, 0, -1):
-        heads = []
-        for h, moved in enumerate(host.act(layer, {place: (*place, 1) for place in wanted})):
-            values = [[moved[place][:2]] if place in moved else [] for place in wanted]
-            heads.append([*(named(host.reads(part, layer, h), host.d) for part in (0, 1)), values])
-        kept = wanted if host.s.residual else {}
-        wanted = kept | dict.fromkeys(chain.from_iterable(chain.from_iterable(chain.from_iterable(heads))))
-        tables.insert(0, heads)
-        levels.insert(0, wanted)
-    places = [{place: number for number, place in enumerate(level)} for level in levels]
+    """Columns of the host's matrices are sums of unit vectors: what they are multiplied by is added up."""
 
-    def selecting(names: list[list[tuple[Block, int]]], layer: int) -> Linear:
-        sources = [[places[layer][place] for place in column] for column in names]
+    def adding(sources: list[list[int]]) -> Linear:
         return lambda ball: ball.selected(sources)
 
+    def read(runs: list[Run], width: int) -> Linear:
+        starts = [(host.first(block) + offset, limit) for block, offset, limit in runs]
+        return adding([[start + j for start, limit in starts if j < limit] for j in range(width)])
+
     def maps(layer: int, head: int) -> tuple[Linear, Linear, Linear]:
-        query, key, value = (selecting(names, layer - 1) for names in tables[layer - 1][head])
-        return query, key, value
+        values: list[list[int]] = []
+        for block, (_, width) in host.blocks.items():
+            source, shift, limit = host.move(layer, head, block) or (block, 0, 0)
+            start = host.first(source) + shift
+            values += [[start + j] if j < limit else [] for j in range(width)]
+        values += [[]] * (host.s.m - host.end)
+        query, key = (read(host.reads(part, layer, head), host.d) for part in (0, 1))
+        return query, key, adding(values)
 
-    def stream(layer: int) -> Linear:
-        return selecting([[place] for place in levels[layer]], layer - 1)
-
-    start = E.selected([[host.first(block) + offset] for block, offset in levels[0]])
-    return selecting(outputs, host.L)(run_system(x.times(start, bits), maps, attention, bits, stream))
+    return read(host.outputs(), host.out)(run_system(x.times(E, bits), maps, attention, bits))
 
 
 def run_dense_host(host: DenseHost, x: Ball, E: Ball, attention: Attention, bits: int) -> Ball:
@@ -2946,9 +2956,8 @@ BOUND = ("target", "E", "X")  # what a claim names by digests
 
 @dataclass
 class Enclosure(Kind):
-    """Host and target are run on the input, as the format defines them, in integers with error bounds that every
-    operation carries along: rounding, remainders of series, roots. The bounds stated are compared with what comes out;
-    the precision is raised until that settles it."""
+    """Host and target are run on the input in integers with error bounds that every operation carries along. The bounds
+    stated are compared with what comes out; the precision is raised until that settles it."""
 
     name = "enclosure"
     verdicts = proves = ("within", "apart")
@@ -3060,9 +3069,6 @@ def judge(path: Path, options: Options, in_folder: bool = False) -> Verdict:
         return Verdict(LIMIT, NO_MEMORY, facts)
     except Exception as error:  # nothing is established by a check that breaks off, and nothing refuted
         return Verdict(INTERNAL, f"no verdict, the check broke off: {type(error).__name__}: {quote(str(error))}", facts)
-    finally:
-        lanes.cache_clear()  # constants as long as a row
-        root.cache_clear()
 
 
 def something_else(raw: bytes) -> bool:
@@ -3118,12 +3124,8 @@ def verdicts(paths: Iterable[Path], judge: Judge, skipped: Skipped) -> Iterator[
             yield given, Verdict(MALFORMED, "a folder without certificates")
 
 
-def exit_code(found: list[Verdict], required: str | None = None) -> int:
-    """`required`: the least of `proved` and `checked` that every certificate has to be."""
+def exit_code(found: list[Verdict]) -> int:
     present = {verdict.code for verdict in found} or {MALFORMED}
-    enough = {None: (PROVED, CHECKED, CITED), CHECKED: (PROVED, CHECKED), PROVED: (PROVED,)}[required]
-    if present == {VALID} and not all(verdict.status in enough for verdict in found):
-        return LACKING
     return next((code for code in (INVALID, INTERNAL, MALFORMED, LIMIT) if code in present), VALID)
 
 
@@ -3138,8 +3140,8 @@ def report(
     *,
     as_json: bool = False,
     quiet: bool = False,
-    require: str | None = None,
     trusted: str = "",
+    code_of: Callable[[list[Verdict]], int] = exit_code,
 ) -> int:
     """Print the verdicts on the paths. `trusted`: the program by which certificates are proved."""
     done, results, skipped = list[Verdict](), [], list[tuple[str, str]]()
@@ -3150,7 +3152,7 @@ def report(
             results.append({**said, "message": verdict.message, **verdict.facts})
         elif verdict.code != VALID or not quiet:
             print(plain(f"{verdict.status:9} {path}: {verdict.line}"), flush=True)
-    code = exit_code(done, require)
+    code = code_of(done)
     counts = {status: sum(verdict.status == status for verdict in done) for status in (PROVED, CHECKED, CITED)}
     if as_json:
         passed = [{"path": plain(path), "reason": reason} for path, reason in sorted(skipped)]
@@ -3163,8 +3165,6 @@ def report(
         print(", ".join(f"{count} {status}" for status, count in counts.items()), flush=True)
     if counts[PROVED] and not quiet:
         print(plain(trusted), flush=True)
-    if code == LACKING:
-        print(f"not every certificate is {require}", file=sys.stderr)
     return code
 
 

@@ -202,6 +202,7 @@ DECISION_PAGE, SHARED_PAGE, FRONTIER_PAGE = "decision-theorem.md", "shared-atten
 THREE_PAGE, RESIDUAL_PAGE, WIDE_PAGE = "three-dimensions-do-not-suffice.md", "residual.md", "wide-heads.md"
 SHARPER_PAGE, FORMS_PAGE, FIBRE_PAGE = "sharper-frontier.md", "attention-matching-bound.md", "fibre-dimension.md"
 FUNCTIONAL_PAGE, STREAM_PAGE = "functional-is-attention-matching.md", "residual-frontier.md"
+ALL_PAGE = "all-targets.md"
 
 
 def _rows() -> Iterator[DimensionRow]:
@@ -222,6 +223,8 @@ def _rows() -> Iterator[DimensionRow]:
     yield row("no room to share", FUNCTION, ALL_UNTIED, None, matching_dimension, SHARPER_PAGE,
               lambda s: _square(s) and s.layers == 1
               and (s.head_dim * (s.heads + 1) <= s.d_in or (s.heads, s.head_dim, s.d_in) == (2, 1, 2)))  # fmt: skip
+    yield row("narrow heads", LOGITS, ALL_UNTIED, None, matching_dimension, ALL_PAGE,
+              lambda s: _square(s) and 2 * s.head_dim <= s.d_in and (s.heads > 1 or s.layers == 1))  # fmt: skip
     yield row("one by one", LOGITS, ALL_UNTIED, None, lambda s: 3, FIBRE_PAGE, _at(1, 1))
     yield row("three heads", SHARED, ALL_UNTIED, BOTH, lambda s: 3, SHARED_PAGE, _at(3, 1))
     # those of the second table alone
@@ -344,7 +347,7 @@ class ByEveryHost:
     """Below M no host at all is universal by matching: for constructions whose matrices no checker rebuilds."""
 
     def can(self, host: Examined) -> bool:
-        named = host.entry is not None and host.entry.is_host and not host.entry.rebuilt
+        named = host.entry is not None and host.entry.is_host and not (host.entry.rebuilt or host.entry.inputs)
         return named and host.notion is Notion.MATCHING and host.m < host.M
 
     def build(self, host: Examined) -> Certificate:

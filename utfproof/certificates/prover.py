@@ -10,6 +10,7 @@ from typing import Any, Protocol
 from utfproof.certificates import checker
 from utfproof.certificates.dimensions import ByEveryHost
 from utfproof.certificates.format import Certificate
+from utfproof.certificates.gated import ByTables
 from utfproof.certificates.hosts import Examined, constructed, opened
 from utfproof.certificates.identities import ByIdentity
 from utfproof.certificates.linear_test import ByLinearTest
@@ -37,6 +38,7 @@ class Strategy(Protocol):
 STRATEGIES: tuple[Strategy, ...] = (
     ByTiedTargets(),
     ByIdentity(),
+    ByTables(),
     ByLinearTest(),
     ByEveryHost(),
     ByEqualColumns(),

@@ -16,6 +16,8 @@ INEQUALITY = "dimension"
 """The method of certificates whose arithmetic is an inequality of a written proof (docs/certificate-format.md, section 10)."""
 IDENTITY = "E is a rational function of the target, and the equations hold at a target drawn modulo a random prime"
 """What certificates of kind `identity` show."""
+TABLES = "the host turns tables of a target into its queries, keys and outputs, at tables drawn modulo a random prime"
+"""What certificates of kind `gated-identity` show."""
 MOST_NAMED = 3
 """Columns of a kernel vector that a line names: kind, head word and coordinate."""
 
@@ -30,7 +32,8 @@ def scope_of(document: dict[str, Any]) -> Scope:
     else:
         looped = str(host.get("system", "")).startswith("looped")
         hosts = Hosts(tied=looped or host.get("construction") in _TIED, examined=True)
-    return Scope(Notion(claim["notion"]), Targets.parse(claim["targets"]), hosts, claim.get("free"))
+    targets = claim["targets"] + (f", if inputs have {claim['inputs']}" if "inputs" in claim else "")
+    return Scope(Notion(claim["notion"]), Targets.parse(targets), hosts, claim.get("free"))
 
 
 def is_inequality(document: dict[str, Any]) -> bool:
@@ -71,6 +74,8 @@ def in_words(document: dict[str, Any]) -> str:
         return f"{kind}: {unlike}, and the others repeat them"
     if kind == "identity":
         return f"{kind}: {IDENTITY}"
+    if kind == "gated-identity":
+        return f"{kind}: {TABLES}"
     if kind == "rank-deficient" and method == "dimension":
         return f"{kind}: m = {m} is below M = {matching_dimension(shape)}, the number of columns of R_all"
     if method == "kernel-vector" and len(evidence["z"]) <= MOST_NAMED:

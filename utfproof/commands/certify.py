@@ -70,7 +70,9 @@ def certify(
     found = certify(construction, shape, m, notion=asked, **how, max_memory=max_memory)
     files = [str(path) for path in found.write(output)]
     claim, dimensions = found.document["claim"], shape_of(found.document)
-    by, targets, free = Notion(claim["notion"]), claim["targets"], claim.get("free")
+    by, targets, free, inputs = Notion(claim["notion"]), claim["targets"], claim.get("free"), claim.get("inputs")
+    limited = f", on inputs with {inputs}" if inputs else ""
+    every = f"n and every X with {inputs}" if inputs else "n and X"
     document: dict[str, Any] = {
         "verdict": f"{'' if found.universal else 'not '}universal {by.sense}",
         "notion": by.value,
@@ -81,11 +83,12 @@ def certify(
         "M": matching_dimension(dimensions),
         "files": files,
         **({} if free is None else {"free": free}),
+        **({} if inputs is None else {"inputs": inputs}),
     }
     suited = f"some {free or 'E'} make{'s' * (free in (None, 'E'))}"
-    meaning = f"for every {targets.removeprefix('all ')} target {suited} {MEANINGS[by.value]}"
+    meaning = f"for every {targets.removeprefix('all ')} target {suited} {MEANINGS[by.value].replace('n and X', every)}"
     rows = {
-        "verdict": f"{document['verdict']} (targets: {targets}{f'; {free} free' if free else ''})",
+        "verdict": f"{document['verdict']} (targets: {targets}{f'; {free} free' if free else ''}){limited}",
         "shape": f"{dimensions}, m = {document['shape']['m']}, M = {document['M']}",
         "evidence": _evidence(found),
         "certificate": ", ".join(files),

@@ -19,6 +19,10 @@ from utfproof.errors import MalformedInput
 from utfproof.util.progress import stage
 
 INTERRUPTED = 130
+LACKING = 4
+"""Exit code where --require asks for more than is established."""
+ENOUGH = {None: (checker.PROVED, checker.CHECKED, checker.CITED), checker.CHECKED: (checker.PROVED, checker.CHECKED)}
+"""What a certificate may rest on, by --require."""
 
 
 def check(
@@ -65,6 +69,12 @@ def check(
     for place in options.weights:
         if not os.path.exists(place):
             raise MalformedInput(f"--weights {place}: there is no such file or folder")
+
+    def code_of(found: list[Verdict]) -> int:
+        known = {verdict.status for verdict in found}
+        code = checker.exit_code(found)
+        return LACKING if code == checker.VALID and not known <= {*ENOUGH.get(require, (checker.PROVED,))} else code
+
     with watched(progress), stage("check", whole=True) as doing, Judge(options, max_memory, max_seconds) as judge:
 
         def told(path: str, in_folder: bool) -> Verdict:
@@ -72,11 +82,12 @@ def check(
             doing.reach(doing.done + 1, f"{doing.done + 1:.0f}: {path}")
             return verdict
 
-        how = {"as_json": as_json, "quiet": quiet, "require": require, "trusted": judge.trusted}
-        code = checker.reported(paths, told, **how)
+        code = checker.reported(paths, told, as_json=as_json, quiet=quiet, trusted=judge.trusted, code_of=code_of)
         alone = judge.second is None
     if code == INTERRUPTED:  # it has said so itself
         raise SystemExit(signals.code(signals.received() or signal.SIGINT))
-    if code == checker.LACKING and alone:
-        print("there is no verified checker here: make checker builds it", file=sys.stderr)
+    if code == LACKING:
+        print(f"not every certificate is {require}", file=sys.stderr)
+        if alone:
+            print("there is no verified checker here: make checker builds it", file=sys.stderr)
     raise typer.Exit(code)

@@ -206,6 +206,7 @@ def _record(name: str, summary: str, targets: str, *, tied: bool) -> Constructio
         targets=targets,
         embed=partial(embed_gated, tied=tied),
         memory=lambda shape, m: 0,  # `multiplier` asks for it
+        gated=True,
         inputs=CONSTANT,
         page=f"docs/proofs/gated-mlp.md, Theorem {'B' if tied else 'E'}",
     )

@@ -72,7 +72,8 @@ class Construction:
 
     What is known of it: `permutation`, R_all is one at every shape (with a residual stream the columns of tied targets are
     different unit vectors); `rebuilt`, a checker has its matrices by name; `identity`, the name by which certificates of
-    that kind follow its embedding, `tied_too` for its tied targets as well. `shared`: its attention comes from outside.
+    that kind follow its embedding, `tied_too` for its tied targets as well; `gated`, certificates of
+    kind `gated-identity` name it. `shared`: its attention comes from outside.
     `counted`: its blocks are numbered by how often letters occur. `inputs`: the inputs it serves its targets on, if not all
     real ones; such a host has MLPs, and no R_all. `models`: it serves targets with MLPs and biases; from the host's shape, the
     targets'. `page`: its proof, where no certificate names it.
@@ -96,6 +97,7 @@ class Construction:
     rebuilt: bool = False
     identity: str = ""
     tied_too: bool = False
+    gated: bool = False
     shared: SharedAttention | None = None
     counted: bool = False
     inputs: str = ""
@@ -119,7 +121,7 @@ class Construction:
     @property
     def certified(self) -> bool:
         """Whether a kind of certificate names it."""
-        return self.rebuilt or bool(self.identity)
+        return self.rebuilt or self.gated or bool(self.identity)
 
     def defined(self, shape: Shape) -> bool:
         """Whether it is defined at this shape."""

@@ -234,10 +234,6 @@ BOUNDS: tuple[Bound, ...] = (
         None, lambda shape: 1, PROVED,
     ),
     _proved(
-        "narrow heads", LOWER, Question(Notion.ATTENTION_MATCHING), matching_dimension,
-        lambda s: _square(s) and 2 * s.head_dim <= s.d_in and (s.heads > 1 or s.layers == 1),
-    ),
-    _proved(
         "four planes", LOWER, Question(Notion.ATTENTION_MATCHING), lambda s: 13,
         lambda s: _square(s) and (s.heads, s.layers, s.head_dim, s.d_in) == (2, 1, 2, 3),
     ),
