@@ -213,3 +213,32 @@ def test_a_host_without_the_constant_coordinate_fails():
     X, c = inputs(5, 2, generator)
     found = run_host(blocks, 2 * X, embedding(W, c), out, GATES["silu"], softmax)
     assert abs(found - run_target(W, 2 * X, softmax)).max() > 1e-3
+
+
+def data(parameters, H, L, d, b, attention):
+    """Theorem F: logits less their first column, and outputs, of a context of all b tokens, for attention from outside."""
+    W = np.split(parameters.reshape(L, H, 4, b * d), 4, axis=2)
+    Q, K, V = (part.reshape(L, H, b, d) for part in W[:3])
+    found = []
+    for matrices in attention:
+        X = np.eye(b)
+        for layer in range(L):
+            for head in range(H):
+                logits = X @ Q[layer, head] @ (X @ K[layer, head]).T
+                found.append(logits[:, 1:] - logits[:, :1])
+            out = W[3][layer].reshape(H, d, b)
+            X = sum(matrices[layer, h] @ X @ V[layer, h] @ out[h] for h in range(H))
+        found.append(X)
+    return np.concatenate([part.reshape(-1) for part in found])
+
+
+@pytest.mark.parametrize(("shape", "rank"), [((2, 1, 1, 2), 10), ((2, 2, 1, 2), 18), ((2, 3, 1, 2), 26)])
+def test_rank_of_the_data(shape, rank):
+    """By central differences; the singular values that are not zero are above 1e-5 of the largest."""
+    rng, (H, L, d, b) = np.random.default_rng(0), shape
+    attention = rng.normal(size=(12, L, H, b, b))
+    attention[..., 0] = 1 - attention[..., 1:].sum(axis=-1)
+    at, step = rng.normal(size=4 * H * L * b * d), 1e-4
+    columns = [data(at + e, *shape, attention) - data(at - e, *shape, attention) for e in step * np.eye(len(at))]
+    values = np.linalg.svd(np.array(columns), compute_uv=False)
+    assert (values > 1e-5 * values[0]).sum() == (values > 1e-7 * values[0]).sum() == rank
