@@ -14,7 +14,6 @@ from utfproof.errors import CannotCarry, MalformedInput, ResourceLimit
 from utfproof.models import (
     LayerAttention,
     ModelAttention,
-    Rotary,
     embed_model,
     from_model,
     from_parts,
@@ -42,7 +41,11 @@ FROZEN = {name: (tensors, record) for path in FILES for name, tensors, record in
 UNKNOWN = ("ALiBi", "ALiBi, six heads", "shortformer", "ALiBi both ways", "capped outputs")
 """Models that compute what `reading` leaves out."""
 READ = [
-    name for name, (_, record) in FROZEN.items() if not record["refused"] and name.partition(": ")[2] not in UNKNOWN
+    name
+    for name, (_, record) in FROZEN.items()
+    if not record["refused"]
+    and name.partition(": ")[2] not in UNKNOWN
+    and record["config"]["positional_embedding_type"] != "rotary"
 ]
 PLAIN = next(name for name in READ if name.endswith(": plain") and "W_pos" in "".join(FROZEN[name][0]))
 
@@ -55,16 +58,7 @@ def reading(name):
     title = recognise(file)[0].title
     arrays = read_arrays(file, config["n_heads"], BUFFERS)
     bridge, (L, H, _, d) = title.endswith("(TransformerBridge)"), arrays["W_Q"].shape
-    causal, rotary = config["attention_dir"] == "causal", None
-    if config["positional_embedding_type"] == "rotary":
-        arrays["W_pos"] = arrays["W_pos"][:0]
-        if bridge:
-            rotary = Rotary(tensors["frozen.cos"], tensors["frozen.sin"], adjacent=True)
-        else:
-            cos, sin = (tensors[f"blocks.0.attn.rotary_{part}"].astype(float) for part in ("cos", "sin"))
-            adjacent = bool(config["rotary_adjacent_pairs"])
-            step = slice(0, None, 2) if adjacent else slice(cos.shape[1] // 2)
-            rotary = Rotary(cos[:, step], sin[:, step], adjacent)
+    causal = config["attention_dir"] == "causal"
     scaled_ = bridge or config["use_attn_scale"]
     factor = 1 / (config["attn_scale"] if config["attn_scale"] not in (None, -1) else d**0.5) if scaled_ else 1.0
     cap = config.get("attn_scores_soft_cap")
@@ -72,7 +66,7 @@ def reading(name):
     by_layer = []
     for kind in kinds:
         window = config["window_size"] if causal and config["use_local_attn"] and kind == "local" else None
-        by_layer.append(LayerAttention(causal, window, cap if cap and cap > 0 else None, None, rotary))
+        by_layer.append(LayerAttention(causal, window, cap if cap and cap > 0 else None))
     factors = [factor / (i + 1 if config["scale_attn_by_inverse_layer_idx"] else 1) for i in range(L)]
     found = biased_target(arrays, np.array(factors)[:, None].repeat(H, 1), stream=True)
     return Reading(title, found, ModelAttention(tuple(by_layer)), len(arrays["W_E"]), len(arrays["W_pos"]))
@@ -109,7 +103,7 @@ FAULTS = {
     "window": LayerAttention(window=2),
     "cap": LayerAttention(cap=0.1),
     "bias": LayerAttention(bias=np.eye(16)[None].repeat(8, 0)),
-    "rotated": LayerAttention(rotary=Rotary(*(f(np.arange(16.0))[:, None] for f in (np.cos, np.sin)), True)),
+    "rotated": LayerAttention(rope_base=100.0),
 }
 
 
@@ -256,13 +250,12 @@ def test_what_is_of_no_family():
 
 
 def rotated(x):
-    """[B, n, H, d] turned by positions, coordinates i and i + 1 together, the last two left alone."""
+    """[B, n, H, 6] turned by positions, coordinates 2i and 2i + 1 together, base 100."""
     import torch
 
-    angles = torch.arange(x.shape[1], dtype=x.dtype)[:, None, None] * torch.tensor([1.0, 0.3], dtype=x.dtype)
-    a, b, rest = x[..., :4:2], x[..., 1:4:2], x[..., 4:]
-    pair = torch.stack([a * angles.cos() - b * angles.sin(), a * angles.sin() + b * angles.cos()], -1).flatten(-2)
-    return torch.cat([pair, rest], -1)
+    angles = torch.arange(x.shape[1], dtype=x.dtype)[:, None, None] * 100.0 ** (-torch.arange(3, dtype=x.dtype) / 3)
+    a, b = x[..., ::2], x[..., 1::2]
+    return torch.stack([a * angles.cos() - b * angles.sin(), a * angles.sin() + b * angles.cos()], -1).flatten(-2)
 
 
 def hidden(z, window=99):
@@ -280,18 +273,15 @@ def alibi(z):
 
 
 MEASURED = {  # what queries and keys, then logits go through, and how it is said
-    "rotary": (rotated, lambda z: hidden(0.3 * z), "rotary on 4 coordinates, adjacent pairs"),
     "window": (lambda x: x, lambda z: hidden(z, 5), "window 5"),
     "cap": (lambda x: x, lambda z: hidden(2 * (z / 2).tanh()), "logits capped at 2"),
     "bias": (lambda x: x, alibi, "a bias for each pair"),
 }
 
 
-@pytest.mark.parametrize("case", MEASURED)
-def test_what_a_live_model_does_to_its_logits_is_measured(case):
-    """TransformerLens' names with grouped keys; each head's logits are what the module computes."""
+def lens(turn, logits):
+    """TransformerLens' names with grouped keys, as tensors and as a module; each head's logits are what it computes."""
     torch = pytest.importorskip("torch")
-    turn, logits, words = MEASURED[case]
     stored = {n: torch.from_numpy(a) for n, a in transformer_lens(H=2, G=1, d=6, D=5, P=0).items()}
 
     class Lens(torch.nn.Module):
@@ -309,9 +299,33 @@ def test_what_a_live_model_does_to_its_logits_is_measured(case):
         def state_dict(self):
             return stored
 
-    found = from_model(Lens())
+    return stored, Lens()
+
+
+@pytest.mark.parametrize("case", MEASURED)
+def test_what_a_live_model_does_to_its_logits_is_measured(case):
+    turn, logits, words = MEASURED[case]
+    found = from_model(lens(turn, logits)[1])
     assert words in found.facts["attention"]
     assert embed_model(found).agreement.relative_difference < 1e-10
+
+
+def test_rotations_of_a_whole_model_are_passed_to_from_parts():
+    stored, module = lens(rotated, lambda z: hidden(0.3 * z))
+    with pytest.raises(MalformedInput, match=r"differ by.*Rotations by positions are read in the first layer alone"):
+        from_model(module)
+    w = {name: [stored[f"blocks.{i}.attn.{name}"] for i in range(2)] for name in ("W_Q", "_W_K", "_W_V", "W_O")}
+    b = {
+        name.strip("_"): [stored[f"blocks.{i}.attn.{name}"] for i in range(2)]
+        for name in ("b_Q", "_b_K", "_b_V", "b_O")
+    }
+    parts = stored["embed.W_E"], *w.values(), stored["unembed.W_U"]
+    given = {**b, "b_U": stored["unembed.b_U"], "scale": 0.3, "forward": module}
+    found = from_parts(*parts, **given, attention=LayerAttention(causal=True, rope_base=100.0))
+    made = embed_model(found, "sparse")
+    assert made.agreement.relative_difference < 1e-10
+    kernel = read_kernel(write_kernel(made.kernel), 2, 6, 2)
+    assert kernel.layers[0].rope_base == 100
 
 
 def test_a_model_by_its_parts():

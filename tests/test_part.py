@@ -343,8 +343,7 @@ def test_a_bridge_of_transformer_lens_whole_and_in_part():
     def boot(**more):
         return TransformerBridge.boot_native(TransformerBridgeConfig(**{**sizes, **more}))
 
-    rotary = {"positional_embedding_type": "rotary", "rotary_dim": 4}
-    for more in ({}, rotary, {"attn_scores_soft_cap": 0.5}, {"n_key_value_heads": 1}):
+    for more in ({}, {"attn_scores_soft_cap": 0.5}, {"n_key_value_heads": 1}):
         assert embed_model(from_model(boot(attn_only=True, normalization_type=None, **more))).agrees
     model = boot(normalization_type="LN", act_fn="gelu", d_mlp=16)
     for upto in (None, "blocks.0.hook_attn_out"):

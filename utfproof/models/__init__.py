@@ -6,7 +6,7 @@ no embedding carries is refused with the reason and the name of the tensor or th
 
 from __future__ import annotations
 
-from utfproof.models.attention import LayerAttention, ModelAttention, Rotary, read_kernel, write_kernel
+from utfproof.models.attention import LayerAttention, ModelAttention, read_kernel, write_kernel
 from utfproof.models.comparison import Agreement
 from utfproof.models.embedding import Embedded, compare, embed_model
 from utfproof.models.importing import import_model, is_model
@@ -22,7 +22,6 @@ __all__ = [
     "LayerAttention",
     "ModelAttention",
     "Reading",
-    "Rotary",
     "compare",
     "embed_model",
     "from_model",

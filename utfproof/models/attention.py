@@ -19,47 +19,19 @@ from utfproof.util.arrays import Array, namespace, transpose
 
 
 @dataclass(frozen=True, eq=False)
-class Rotary:
-    """Queries and keys turned by their positions: the first 2 r coordinates of a head, in r pairs.
-
-    cos, sin: [P, r], one row per position, as the model computes them (often in float32, so they are tables and no formula).
-    adjacent: pairs (2i, 2i + 1); otherwise (i, i + r).
-    """
-
-    cos: np.ndarray
-    sin: np.ndarray
-    adjacent: bool
-
-    def __post_init__(self) -> None:
-        if self.cos.ndim != 2 or self.cos.shape != self.sin.shape or not np.isfinite([self.cos, self.sin]).all():
-            raise MalformedInput(f"rotations of shapes {self.cos.shape} and {self.sin.shape}, expected finite [P, r]")
-
-    def __call__(self, x: Array, positions: np.ndarray) -> Array:
-        """x [..., n, d] at positions [n]."""
-        r = self.cos.shape[1]
-        cos, sin = like(x, self.cos[positions]), like(x, self.sin[positions])
-        turned, kept = x[..., : 2 * r], x[..., 2 * r :]
-        first, second = (turned[..., 0::2], turned[..., 1::2]) if self.adjacent else (turned[..., :r], turned[..., r:])
-        pair = [first * cos - second * sin, first * sin + second * cos]
-        xp = namespace(x)
-        joined = xp.stack(pair, axis=-1).reshape(turned.shape) if self.adjacent else xp.concatenate(pair, axis=-1)
-        return xp.concatenate([joined, kept], axis=-1)
-
-
-@dataclass(frozen=True, eq=False)
 class LayerAttention:
     """Softmax attention of one layer.
 
     causal: position i sees j <= i only; window: |i - j| < window only; cap: logits z become cap tanh(z / cap); bias [H, P, P]:
-    added to the logits by head and positions (ALiBi, relative positions), -inf where a key is hidden; rotary: queries and keys
-    are turned first. MalformedInput for values that cannot be.
+    added to the logits by head and positions (ALiBi, relative positions), -inf where a key is hidden; rope_base: queries and
+    keys are turned first, as `SoftmaxAttention` turns them. MalformedInput for values that cannot be.
     """
 
     causal: bool = False
     window: int | None = None
     cap: float | None = None
     bias: np.ndarray | None = None
-    rotary: Rotary | None = None
+    rope_base: float | None = None
 
     def __post_init__(self) -> None:
         if not isinstance(self.causal, bool) or not (self.cap is None or 0 < abs(self.cap) < math.inf):
@@ -67,19 +39,21 @@ class LayerAttention:
         b = self.bias
         if b is not None and (b.ndim != 3 or not b.size or b.shape[1] != b.shape[2] or np.isnan(b).any()):
             raise MalformedInput(f"a bias of shape {list(b.shape)}, expected [H, P, P] without NaN")
-        SoftmaxAttention(causal=self.causal, window=self.window)  # whether the window is one
+        _ = self._formula  # whether window and base can be
+
+    @property
+    def _formula(self) -> SoftmaxAttention:
+        """This without cap and bias."""
+        return SoftmaxAttention(causal=self.causal, window=self.window, rope_base=self.rope_base)
 
     @property
     def plain(self) -> SoftmaxAttention | None:
         """The SoftmaxAttention that this is; None if the cap, the bias or the rotation makes it another."""
-        if any(part is not None for part in (self.cap, self.bias, self.rotary)):
-            return None
-        return SoftmaxAttention(causal=self.causal, window=self.window)
+        return self._formula if self.cap is self.bias is self.rope_base is None else None
 
     def positions(self) -> float:
         """How many positions its tables have."""
-        tables = [len(self.rotary.cos)] if self.rotary is not None else []
-        return min([*tables, *([self.bias.shape[-1]] if self.bias is not None else [])], default=math.inf)
+        return math.inf if self.bias is None else self.bias.shape[-1]
 
     def matrix(self, queries: Array, keys: Array, positions: np.ndarray, head: int) -> Array:
         """The attention matrix [n, n] of queries and keys [n, d]. MalformedInput for a position beyond the tables."""
@@ -87,8 +61,7 @@ class LayerAttention:
             raise MalformedInput(
                 f"position {int(positions.max())} is beyond the {self.positions()} of the model's tables"
             )
-        if self.rotary is not None:
-            queries, keys = self.rotary(queries, positions), self.rotary(keys, positions)
+        queries, keys = (self._formula.turned(x, positions) for x in (queries, keys))
         logits = queries @ transpose(keys)
         if self.cap is not None:
             logits = self.cap * namespace(logits).tanh(logits / self.cap)
@@ -106,9 +79,7 @@ class LayerAttention:
         parts += [f"window {self.window}"] if self.window is not None else []
         parts += [f"a bias for each pair of {self.bias.shape[-1]} positions"] if self.bias is not None else []
         parts += [f"logits capped at {self.cap:g}"] if self.cap is not None else []
-        if self.rotary is not None:
-            kind = "adjacent" if self.rotary.adjacent else "half-way"
-            parts.append(f"rotary on {2 * self.rotary.cos.shape[1]} coordinates, {kind} pairs")
+        parts += [f"rotations of base {self.rope_base:g}"] if self.rope_base is not None else []
         return ", ".join(parts)
 
 
@@ -123,7 +94,7 @@ class ModelAttention:
     @property
     def logits_only(self) -> bool:
         """Whether every layer sees q k^T only."""
-        return all(layer.rotary is None for layer in self.layers)
+        return all(layer.rope_base is None for layer in self.layers)
 
     def __call__(self, queries: Array, keys: Array, positions: Array, *, layer: int, head: int) -> Array:
         return self.layers[layer].matrix(queries, keys, np.asarray(positions), head)
@@ -135,9 +106,8 @@ class ModelAttention:
         for layer in self.layers:
             if layer.bias is not None and len(layer.bias) != heads:
                 raise MalformedInput(f"the attention has a bias of {len(layer.bias)} heads, expected {heads}")
-            if layer.rotary is not None and 2 * layer.rotary.cos.shape[1] > head_dim:
-                turned = 2 * layer.rotary.cos.shape[1]
-                raise MalformedInput(f"the attention rotates {turned} coordinates, of heads of dimension {head_dim}")
+            if layer.rope_base is not None and head_dim % 2:
+                raise MalformedInput(f"the attention rotates pairs, of heads of dimension {head_dim}")
 
     def in_blocks(self, blocks: int) -> ModelAttention:
         """For a host that has `blocks` layers in the place of each of the model's."""
@@ -182,16 +152,15 @@ def read_kernel(text: str, heads: int, head_dim: int, layers: int) -> Any:
     if not text.startswith("["):
         return parse_kernel(text, heads, head_dim)
     try:
-        kernel = ModelAttention(tuple(_layer(**document) for document in json.loads(text)))
+        kernel = ModelAttention(
+            tuple(LayerAttention(**one | {"bias": _table(one["bias"])}) for one in json.loads(text))
+        )
     except (ValueError, KeyError, TypeError, OverflowError, RecursionError) as error:
         raise MalformedInput(f"the stored attention is not one that this package writes: {error}") from error
     kernel.require_fit(heads, head_dim, layers)
     return kernel
 
 
-def _layer(*, bias: Any, rotary: Any, **others: Any) -> LayerAttention:
-    """A layer's attention from JSON. ValueError, KeyError or TypeError for anything else."""
-    if rotary is not None:
-        cos, sin = (np.array(rotary[name], dtype=np.float64) for name in ("cos", "sin"))
-        rotary = Rotary(cos, sin, bool(rotary["adjacent"]))
-    return LayerAttention(**others, bias=None if bias is None else np.array(bias, dtype=np.float64), rotary=rotary)
+def _table(given: Any) -> np.ndarray | None:
+    """A bias of JSON. ValueError or TypeError for what is no array of numbers."""
+    return None if given is None else np.array(given, dtype=np.float64)

@@ -75,20 +75,8 @@ class Host(nn.Module):
         gate = getattr(nn.functional, kind)(gate, **({{"approximate": approximate}} if approximate else {{}}))
         return (gate * inner if "W_gate" in held else gate) @ held["W_out"] + held.get("b_out", 0)
 
-    def rotated(self, x, layer):
-        """Queries or keys turned by their positions, by the tables of this layer."""
-        cos, sin = (getattr(self, f"{{name}}_{{layer}}")[: x.shape[-2]].to(x.dtype) for name in ("cos", "sin"))
-        pairs, adjacent = cos.shape[-1], ATTENTION[layer]["adjacent"]
-        turned, kept = x[..., : 2 * pairs], x[..., 2 * pairs :]
-        first, second = (turned[..., 0::2], turned[..., 1::2]) if adjacent else turned.chunk(2, dim=-1)
-        out = [first * cos - second * sin, first * sin + second * cos]
-        joined = torch.stack(out, dim=-1).flatten(-2) if adjacent else torch.cat(out, dim=-1)
-        return torch.cat([joined, kept], dim=-1)
-
     def attention(self, queries, keys, layer, head):
         by = ATTENTION[layer]
-        if by["rotary"]:
-            queries, keys = self.rotated(queries, layer), self.rotated(keys, layer)
         logits = SCALE * (queries @ keys.transpose(-1, -2))
         n = logits.shape[-1]
         places = torch.arange(n, device=logits.device)
@@ -166,26 +154,21 @@ def _stored(name: str, matrices: tuple[Any, ...]) -> dict[str, np.ndarray]:
 
 
 def _layers(kernel: Kernel, shape: Shape) -> tuple[LayerAttention, ...]:
-    """Each layer's attention. MalformedInput where it is not for this shape, NotDefined for ALiBi and RoPE."""
+    """Each layer's attention. MalformedInput where it is not for this shape, NotDefined for ALiBi and RoPE by formula."""
     if isinstance(kernel, ModelAttention):
         kernel.require_fit(shape.heads, shape.head_dim, shape.layers)
-        return kernel.layers
-    if kernel != SoftmaxAttention(kernel.scale, kernel.causal, kernel.window):
+        layers, formula = kernel.layers, any(layer.rope_base is not None for layer in kernel.layers)
+    else:
+        layers = (LayerAttention(kernel.causal, kernel.window),) * shape.layers
+        formula = kernel != SoftmaxAttention(kernel.scale, kernel.causal, kernel.window)
+    if formula:
         raise NotDefined("modules are exported for softmax attention with a scale, a causal mask and a window")
-    return (LayerAttention(kernel.causal, kernel.window),) * shape.layers
+    return layers
 
 
 def _constants(layer: LayerAttention) -> dict[str, Any]:
-    """What the module's text says about a layer; tables are in the safetensors file."""
-    rotary = layer.rotary
-    return {
-        "causal": layer.causal,
-        "window": layer.window,
-        "cap": layer.cap,
-        "bias": layer.bias is not None,
-        "rotary": rotary is not None,
-        "adjacent": rotary is not None and rotary.adjacent,
-    }
+    """What the module's text says about a layer; its bias stands in the safetensors file."""
+    return {"causal": layer.causal, "window": layer.window, "cap": layer.cap, "bias": layer.bias is not None}
 
 
 def _arrays(host: Universal, layers: tuple[LayerAttention, ...]) -> dict[str, np.ndarray]:
@@ -201,8 +184,6 @@ def _arrays(host: Universal, layers: tuple[LayerAttention, ...]) -> dict[str, np
         one = one[None] if one.ndim == 1 + (name[0] == "W") else one  # tied weights have no axis of layers
         arrays[f"mlp_{name}"] = np.broadcast_to(one, (shape.layers, *one.shape[1:]))
     for number, by in enumerate(layers):
-        if by.rotary is not None:
-            arrays |= {f"cos_{number}": by.rotary.cos, f"sin_{number}": by.rotary.sin}
         if by.bias is not None:
             arrays[f"bias_{number}"] = by.bias
     return arrays

@@ -19,7 +19,7 @@ from utfproof.errors import MalformedInput
 from utfproof.models.attention import ModelAttention
 from utfproof.models.comparison import AGREEMENT, Agreement, Comparison, Coverage
 from utfproof.models.families import BUFFERS, read_arrays, recognise
-from utfproof.models.measuring import measured_attention, measured_rotation
+from utfproof.models.measuring import measured_attention
 from utfproof.models.modules import (
     TWIN,
     callers_code,
@@ -93,7 +93,7 @@ def from_model(
 
 
 def _whole(module: Any, seed: int) -> Reading:
-    """The matrices are read by their names. Mask, window, cap, factor, bias and rotation are measured on the logits."""
+    """The matrices are read by their names. Mask, window, cap, factor and bias are measured on the logits."""
     twin = in_float64(module)
     file, forward = live_tensors(twin), module_outputs(twin)
     title = recognise(file)[0].title
@@ -111,7 +111,10 @@ def _whole(module: Any, seed: int) -> Reading:
         if found[-1][0].within(AGREEMENT):
             return confirmed(reading, forward, f"the forward pass of {type(module).__name__}{TWIN}", seed)
     closest = min(found, key=lambda pair: np.nan_to_num(pair[0].relative_difference, nan=np.inf))
-    raise file.refuse(_differs(*closest))
+    raise file.refuse(
+        f"{_differs(*closest)}. Rotations by positions are read in the first layer alone, from_model(model, tokens=[...], "
+        "positions=n), or passed to from_parts"
+    )
 
 
 def _calls(twin: Any, tokens: np.ndarray) -> list[Any]:
@@ -151,11 +154,8 @@ def _measured(title: str, arrays: Arrays, tokens: np.ndarray, calls: list[Any], 
             x[:, None] @ getattr(target, f"W_{kind}")[layer] + getattr(target, f"b_{kind}")[layer][:, None]
             for kind in "QKV"
         )
-        rotary = measured_rotation(q, call.queries.double().numpy())
-        if rotary is not None:
-            q, k = rotary(q, np.arange(n)), rotary(k, np.arange(n))
         attention, factor = measured_attention(q, k, call)
-        layers.append(replace(attention, rotary=rotary))
+        layers.append(attention)
         factors.append(factor)
         added = (call.logits.softmax(-1).double().numpy() @ v @ target.W_O[layer]).sum(axis=1) + target.b_O[layer]
         x = x + added if stream else added

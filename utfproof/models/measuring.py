@@ -1,4 +1,4 @@
-"""What attention a module computes, measured on its logits: mask, window, cap, factor, bias and rotation."""
+"""What attention a module computes, measured on its logits: mask, window, cap, factor and bias."""
 
 from __future__ import annotations
 
@@ -7,12 +7,10 @@ from typing import Any
 import numpy as np
 
 from utfproof.attention import visible
-from utfproof.models.attention import LayerAttention, Rotary
+from utfproof.models.attention import LayerAttention
 
 HIDDEN = -5e3
 """Logits below this hide a key."""
-SAME = 1e-9
-"""Of a size: how far rotated queries may be from the measured rotation."""
 
 
 def measured_attention(queries: np.ndarray, keys: np.ndarray, call: Any) -> tuple[LayerAttention, np.ndarray]:
@@ -35,29 +33,6 @@ def measured_attention(queries: np.ndarray, keys: np.ndarray, call: Any) -> tupl
     if hidden is not None:
         bias = np.where(hidden, -np.inf, 0.0 if bias is None else bias)
     return LayerAttention(causal, window, cap, bias), scale
-
-
-def measured_rotation(own: np.ndarray, turned: np.ndarray) -> Rotary | None:
-    """The rotation by positions that makes turned [B, H, n, d] of own, up to a factor for each coordinate; None if there is
-    none, or if it does not turn pairs of coordinates."""
-    first = _over((own[:, :, 0] * turned[:, :, 0]).sum((0, 1)), (own[:, :, 0] ** 2).sum((0, 1)))  # position 0 stays
-    turned = turned / np.where(first == 0, 1.0, first)
-    size = SAME * float(np.abs(own).max())
-    moved = np.abs(turned - own).max(axis=(0, 1, 2)) > size
-    r = int(moved.sum()) // 2
-    for adjacent in (True, False) if r and moved[: 2 * r].all() else ():
-        a, b = (np.arange(0, 2 * r, 2), np.arange(1, 2 * r, 2)) if adjacent else (np.arange(r), np.arange(r, 2 * r))
-        x, y, s, t = own[..., a], own[..., b], turned[..., a], turned[..., b]
-        norm = (x**2 + y**2).sum((0, 1))
-        found = Rotary(_over((x * s + y * t).sum((0, 1)), norm), _over((x * t - y * s).sum((0, 1)), norm), adjacent)
-        if np.abs(found(own, np.arange(own.shape[2])) - turned).max() <= size:
-            return found
-    return None
-
-
-def _over(parts: np.ndarray, whole: np.ndarray) -> np.ndarray:
-    """parts / whole, 0 where whole is."""
-    return np.divide(parts, whole, out=np.zeros_like(parts), where=whole > 0)
 
 
 def _mask(seen: np.ndarray) -> tuple[bool, int | None]:

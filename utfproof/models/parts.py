@@ -41,7 +41,7 @@ def from_parts(
 
     W_E [V, D]; W_Q [L, H, D, d]; W_K, W_V [L, G, D, d], G dividing H; W_O [L, H, d, D]; W_U [D, O]; biases b_Q [L, H, d],
     b_K, b_V [L, G, d], b_O [L, D], b_U [O]; positions [P, D], added to the embedding: arrays, tensors or lists of them, one a
-    layer. attention: "causal", "softmax" (both ways), "causal+window:W", or a LayerAttention (rotary, bias, cap), for all
+    layer. attention: "causal", "softmax" (both ways), "causal+window:W", or a LayerAttention (bias, cap, rope_base), for all
     layers or one for each. scale: what logits are multiplied by. residual: whether there is a residual stream. mlp: of each
     layer, x <- x + MLP(x) behind its attention, without norms (a host such as mlp-D-K serves it). forward: the
     torch.nn.Module, or a function of a tensor of tokens [batch, n], that gives logits [batch, n, O]; without one nothing here
