@@ -11,18 +11,11 @@ from test_import import KNOWN, relative_difference, transformer_lens
 
 from utfproof.cli.app import run
 from utfproof.errors import CannotCarry, MalformedInput, ResourceLimit
-from utfproof.models import (
-    LayerAttention,
-    ModelAttention,
-    embed_model,
-    from_model,
-    from_parts,
-    make_module,
-    read_kernel,
-    write_kernel,
-)
+from utfproof.models import LayerAttention, embed_model, from_model, from_parts
+from utfproof.models.attention import ModelAttention, read_kernel, write_kernel
 from utfproof.models.comparison import Comparison
 from utfproof.models.families import BUFFERS, read_arrays, recognise
+from utfproof.models.modules import make_module
 from utfproof.models.reading import Reading, biased_target
 from utfproof.weights import TensorFile, read_tensors
 
@@ -192,7 +185,7 @@ def test_a_module_by_command(stored, capsys):
     document = json.loads(capsys.readouterr().out)
     assert "the host acts as the model" in document["verdict"]
     assert "of lengths 1 to 64, with all 4 token ids" in document["verdict"]
-    assert document["read_as"]["residual stream"].startswith("no (the module")
+    assert document["read_as"]["residual stream"] == "no (measured)"
     for wrong in ("broken", "verdict", "absent"):
         assert run([*arguments, f"live_factory:{wrong}"]) == 2
     for wrong in ("live_factory", "absent_module:make", "..x:f", "json:"):
@@ -365,7 +358,7 @@ def test_agreement_is_measured_by_what_moves():
     assert measured(np.ones((5, 3)) + 1e-12, np.ones((5, 3))).relative_difference < 1e-11
     assert measured(np.zeros((2, 2)), np.zeros((2, 2))).relative_difference == 0
     huge = expected * np.array([1e12, 1, 1, 1, 1])[:, None]
-    assert measured(huge + np.eye(5, 3, k=-3) * 1e-5, huge).first.position == 3
+    assert measured(huge + np.eye(5, 3, k=-3) * 1e-5, huge).first.startswith("5 tokens [0, 1, 2, 3, 4], position 3")
     assert measured(huge * (1 + 1e-13), huge).relative_difference < 1e-11
 
 

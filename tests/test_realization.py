@@ -192,14 +192,15 @@ def test_planted_savings_are_found(H, L, d, residual):
             low = dataclasses.replace(base, W_Q=query)
             found = least_dimension(low)
             assert found.m == M - reading * (d - 1) // d
-            assert found.heads[layer * H + head].ranks[:3] == (1, d, 1)
+            structure, said = found.structure(), [f"{layer}.{head} (1 of {d})"]
+            assert [structure[f"low-rank {kind}"] for kind in ("queries", "keys", "logits")] == [said, [], said]
     if H > 1:
         copies = {name: getattr(base, name).copy() for name in ("W_Q", "W_K", "W_V", "W_O")}
         for array in copies.values():
             array[0, 1] = array[0, 0]
         found = least_dimension(dataclasses.replace(base, **copies))
         assert found.m == M - columns_through(shape, 0, 1)[0]
-        assert found.heads[1].repeats == 0
+        assert found.structure()["repeated heads"] == ["0.1 is 0.0"]
 
 
 # --- the exact test that a host matches ----------------------------------------------------------------------

@@ -107,7 +107,7 @@ def _smallest(asked: Asked, target: Target, width: str, own: int) -> Smallest:
     spare = f"{own - least.m} fewer are enough" if least.m < own else "nothing in it is spare"
     shown = (f"{kind}: {', '.join(heads)}" for kind, heads in least.structure().items() if heads)
     rows: dict[str, Any] = {
-        "least m by matching": f"{least.m} for this target ({least.universal} for all targets of its shape)",
+        "least m by matching": f"{least.m} for this target ({least.document()['universal_m']} for all targets of its shape)",
         "host": f"m = {host.m}, rational, E R_all = W_all exactly",
         "structure": "; ".join(shown) or "none found: every head is read, of full rank, and none repeats another",
         "beside": f"the model itself has {width}; {spare}",

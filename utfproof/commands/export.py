@@ -40,7 +40,7 @@ def export(
     Example: utfproof export sparse E.safetensors -o model.py
     """
     from utfproof.attention import SoftmaxAttention
-    from utfproof.models import ModelAttention, read_kernel
+    from utfproof.models.attention import ModelAttention, read_kernel
     from utfproof.models.embedding import CONTEXT, IDS
     from utfproof.models.exporting import require_own, write_module
     from utfproof.weights import read_embedding, read_tensors

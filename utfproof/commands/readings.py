@@ -41,7 +41,9 @@ def read(
 ) -> Target | BiasedTarget | Reading:
     """A file's target, or a model, by the names in the file or from --module, or a part of one. MalformedInput where options
     contradict each other."""
-    from utfproof.models import from_model, import_model, is_model, make_module
+    from utfproof.models.importing import import_model, is_model
+    from utfproof.models.live import from_model
+    from utfproof.models.modules import make_module
     from utfproof.weights import read_target
 
     heads, layers = dimensions[:2]

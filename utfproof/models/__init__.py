@@ -6,12 +6,11 @@ no embedding carries is refused with the reason and the name of the tensor or th
 
 from __future__ import annotations
 
-from utfproof.models.attention import LayerAttention, ModelAttention, read_kernel, write_kernel
+from utfproof.models.attention import LayerAttention
 from utfproof.models.comparison import Agreement
 from utfproof.models.embedding import Embedded, compare, embed_model
-from utfproof.models.importing import import_model, is_model
+from utfproof.models.importing import import_model
 from utfproof.models.live import from_model
-from utfproof.models.modules import make_module
 from utfproof.models.parts import from_parts
 from utfproof.models.probes import random_sequences
 from utfproof.models.reading import Reading
@@ -20,16 +19,11 @@ __all__ = [
     "Agreement",
     "Embedded",
     "LayerAttention",
-    "ModelAttention",
     "Reading",
     "compare",
     "embed_model",
     "from_model",
     "from_parts",
     "import_model",
-    "is_model",
-    "make_module",
     "random_sequences",
-    "read_kernel",
-    "write_kernel",
 ]

@@ -18,35 +18,18 @@ SMALL_ROW = 1e-3
 """Rows whose outputs are smaller than this part of the sequence's median row are measured as if they were so large."""
 
 
-@dataclass(frozen=True)
-class Difference:
-    """One output: its sequence, position and number, the value there and the right one."""
-
-    tokens: tuple[int, ...]
-    position: int
-    output: int
-    found: float
-    expected: float
-
-    def words(self, found: str, expected: str) -> str:
-        """For people; found and expected: who gave them."""
-        shown = ", ".join(map(str, self.tokens[:12])) + (", ..." if len(self.tokens) > 12 else "")
-        where = f"{len(self.tokens)} tokens [{shown}], position {self.position}, output {self.output}"
-        return f"{where}: {found} {self.found:.9g}, {expected} {self.expected:.9g}"
-
-
 @one_line
 @dataclass(frozen=True)
 class Agreement:
     """How far outputs are from the model's: the largest |Z - Y| over how far that output moves, or over the size of the row's
-    outputs; NaN where an output of the host is beyond float64, so that nothing is known. first: the first output that is
-    further off than AGREEMENT."""
+    outputs; NaN where an output of the host is beyond float64, so that nothing is known. first: where the first output is
+    that is further off than AGREEMENT, for people."""
 
     relative_difference: float
     sequence: int
     sequences: int
     positions: int
-    first: Difference | None = None
+    first: str | None = None
 
     def within(self, tolerance: float) -> bool:
         """Whether it is at most the tolerance (a NaN is not)."""
@@ -72,7 +55,7 @@ class Comparison:
         self.off = np.zeros(len(constant))
         self.by_row = 0.0
         self.undecided = False
-        self.first: Difference | None = None
+        self.first: str | None = None
 
     def add(self, tokens: np.ndarray, found: np.ndarray, expected: np.ndarray) -> None:
         """Outputs [n, d_out] for tokens [n]. MalformedInput where the model's own are not finite."""
@@ -97,8 +80,9 @@ class Comparison:
             worst = np.maximum(by_row, apart / self._scales()) > AGREEMENT
             if worst.any():
                 row, column = (int(i) for i in np.argwhere(worst)[0])
-                told = tuple(int(t) for t in tokens)
-                self.first = Difference(told, row, column, float(found[row, column]), float(expected[row, column]))
+                shown = ", ".join(map(str, tokens[:12])) + (", ..." if len(tokens) > 12 else "")
+                values = f"the reading gives {found[row, column]:.9g}, the module {expected[row, column]:.9g}"
+                self.first = f"{len(tokens)} tokens [{shown}], position {row}, output {column}: {values}"
 
     def _scales(self) -> np.ndarray:
         """[d_out]: half of how far each output moves, no less than the median one does; those that do not move by their

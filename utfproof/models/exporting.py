@@ -144,8 +144,6 @@ def _stored(name: str, matrices: tuple[Any, ...]) -> dict[str, np.ndarray]:
         held = matrix.materialise() if hasattr(matrix, "materialise") else matrix
         return {name: np.asarray(held, dtype=np.float64)}
     rows, columns = matrix.coordinates()
-    if max(matrix.shape) >= 2**31:
-        raise MalformedInput(f"{name} has more than 2^31 rows or columns")
     return {
         name + "_rows": rows.astype(np.int32),
         name + "_columns": columns.astype(np.int32),

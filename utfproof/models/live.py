@@ -30,7 +30,7 @@ from utfproof.models.modules import (
     require_torch,
 )
 from utfproof.models.probes import batches, probes, sequences
-from utfproof.models.reading import ANY_LENGTH, Arrays, Forward, Reading, biased_target
+from utfproof.models.reading import ANY_LENGTH, Arrays, Forward, Reading, biased_target, facts_of
 from utfproof.shapes import positive_integer
 
 SINGLE = 1e-5
@@ -159,14 +159,9 @@ def _measured(title: str, arrays: Arrays, tokens: np.ndarray, calls: list[Any], 
         factors.append(factor)
         added = (call.logits.softmax(-1).double().numpy() @ v @ target.W_O[layer]).sum(axis=1) + target.b_O[layer]
         x = x + added if stream else added
-    by_layer = ModelAttention(tuple(layers))
-    facts = {
-        "attention": by_layer.words(),
-        "logits times": ", ".join({f"{value:.6g}": 0 for factor in factors for value in factor}) + " (measured)",
-        "residual stream": f"{'yes' if stream else 'no'} (the module's own outputs)",
-    }
-    found, (V, P) = biased_target(arrays, np.array(factors), stream), (len(arrays[name]) for name in ("W_E", "W_pos"))
-    return Reading(title, found, by_layer, V, P, n, facts)
+    by_layer, scale = ModelAttention(tuple(layers)), np.array(factors)
+    found, facts = biased_target(arrays, scale, stream), facts_of(by_layer, scale, stream, "measured")
+    return Reading(title, found, by_layer, len(arrays["W_E"]), len(arrays["W_pos"]), n, facts)
 
 
 # --- the attention of the first layer ----------------------------------------------------------------------------
@@ -265,7 +260,7 @@ def _agreement(reading: Reading, forward: Forward, tried: Iterable[np.ndarray]) 
 def _differs(agreement: Agreement, reading: Reading) -> str:
     """Where a reading and the module differ first."""
     single = " (float32 somewhere in it would explain so little)" if agreement.within(SINGLE) else ""
-    first = "" if agreement.first is None else f" First on {agreement.first.words('the reading gives', 'the module')}."
+    first = "" if agreement.first is None else f" First on {agreement.first}."
     facts = "; ".join(f"{word}: {value}" for word, value in reading.facts.items())
     return (
         "it was read as another function than its own forward pass computes: outputs differ by "

@@ -74,9 +74,7 @@ def in_float64(module: Any) -> Any:
     with callers_code(f"{type(module).__name__} cannot be copied to float64"):
         twin = copy.deepcopy(module).cpu().double().eval()
         for part in twin.modules():
-            if hasattr(
-                getattr(part, "cfg", None), "dtype"
-            ):  # TransformerLens computes in the type of its configuration
+            if hasattr(getattr(part, "cfg", None), "dtype"):  # of TransformerLens, which computes in this type
                 part.cfg.dtype = require_torch().float64
     return twin
 

@@ -11,7 +11,7 @@ from utfproof.errors import MalformedInput
 from utfproof.models.attention import LayerAttention, ModelAttention, layer_attention
 from utfproof.models.live import confirmed
 from utfproof.models.modules import TWIN, in_float64, module_outputs
-from utfproof.models.reading import ANY_LENGTH, BY_MATRICES, Reading, biased_target
+from utfproof.models.reading import ANY_LENGTH, BY_MATRICES, Reading, biased_target, facts_of
 from utfproof.systems.mlp import MLP
 
 
@@ -76,14 +76,12 @@ def from_parts(
         "b_O": _array(b_O, "b_O", (L, D)),
         "b_U": _array(b_U, "b_U", (outputs,)),
     }
-    factor = d**-0.5 if scale == "1/sqrt(d)" else float(scale)
-    target = biased_target(arrays, np.full((L, H), factor), residual, mlp)
-    by_layer = _attention(attention, L, H, d)
-    facts = {
-        "attention": by_layer.words(),
-        "logits times": f"{factor:.6g} (the caller)",
-        "residual stream": f"{'yes' if residual else 'no'} (the caller)",
-    }
+    factors = np.full((L, H), d**-0.5 if scale == "1/sqrt(d)" else float(scale))
+    target = biased_target(arrays, factors, residual, mlp)
+    given = layer_attention(attention) if isinstance(attention, str) else attention
+    by_layer = ModelAttention((given,) * L if isinstance(given, LayerAttention) else tuple(given))
+    by_layer.require_fit(H, d, L)
+    facts = facts_of(by_layer, factors, residual, "the caller")
     reading = Reading(BY_MATRICES, target, by_layer, V, P, context, facts)
     if forward is None:
         return reading
@@ -111,11 +109,3 @@ def _array(value: Any, name: str, shape: tuple[int | None, ...]) -> np.ndarray:
     if not np.isfinite(array).all():
         raise MalformedInput(f"{name} holds numbers that are not finite")
     return array
-
-
-def _attention(given: Any, layers: int, heads: int, head_dim: int) -> ModelAttention:
-    """Each layer's attention. MalformedInput where it is not for this shape."""
-    given = layer_attention(given) if isinstance(given, str) else given
-    found = ModelAttention((given,) * layers if isinstance(given, LayerAttention) else tuple(given))
-    found.require_fit(heads, head_dim, layers)
-    return found

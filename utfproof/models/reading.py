@@ -42,6 +42,13 @@ def biased_target(arrays: Arrays, factors: np.ndarray, stream: bool, mlp: MLP | 
     return BiasedTarget(Shape(H, L, d, len(a["W_E"]), a["W_U"].shape[1], residual=stream), **a, mlp=mlp)
 
 
+def facts_of(attention: ModelAttention, factors: np.ndarray, stream: bool, source: str) -> dict[str, str]:
+    """`Reading.facts` on the word of this source."""
+    shown = ", ".join(dict.fromkeys(f"{factor:.6g}" for factor in factors.flat))
+    stated = {"logits times": shown, "residual stream": "yes" if stream else "no"}
+    return {"attention": attention.words(), **{name: f"{value} ({source})" for name, value in stated.items()}}
+
+
 @one_line
 @dataclass(frozen=True, eq=False)
 class Reading:

@@ -11,7 +11,6 @@ columns (at most D) has the same rank.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 from utfproof.errors import ResourceLimit
@@ -88,18 +87,6 @@ class Boundary:
         return linear.rows_of(self.rows, self.active)
 
 
-@dataclass(frozen=True)
-class HeadReport:
-    """One head (layer and head from 0) as a host for this target alone sees it. ranks: of W_Q and W_K on the states that reach
-    the head, of their bilinear form there, and of its value form between these states and what reads its output (0 where the
-    head is dead). repeats: an earlier head of its layer with the same queries, keys and values."""
-
-    layer: int
-    head: int
-    ranks: tuple[int, int, int, int]
-    repeats: int | None = None
-
-
 @one_line
 @dataclass(frozen=True, eq=False)
 class LeastHost:
@@ -122,46 +109,34 @@ class LeastHost:
             return max(1, sum(self.ranks) - sum(boundary.known for boundary in self.boundaries[1:]))
         return max(1, *self.ranks)
 
-    @property
-    def universal(self) -> int:
-        """M, what a host for all targets needs."""
-        return matching_dimension(self.target.shape)
-
-    @cached_property
-    def heads(self) -> list[HeadReport]:
-        """Every head, layer by layer."""
-        target, d, found = self.target, self.target.shape.head_dim, []
+    def structure(self) -> dict[str, list[str]]:
+        """What makes the target smaller than its width, by kind: heads (layer.head, from 0) that nothing reads, that repeat
+        another of their layer, and whose queries, keys, logits or values have a rank below their width on the states that
+        reach the head (values: between these states and what reads the head's output)."""
+        target, d = self.target, self.target.shape.head_dim
+        full = {"queries": d, "keys": d, "logits": d, "values": target.inner}
+        dead, repeated, low = [], [], {kind: [] for kind in full}  # type: ignore[var-annotated]
         for layer in range(target.shape.layers):
             rows, readers = self.boundaries[layer].active_rows, self.columns[layer + 1]
             seen: list[tuple[Any, Any, Any]] = []
             for head in range(target.shape.heads):
                 query, key = rows * target.W_Q[layer][head], rows * target.W_K[layer][head]
-                value = rows * target.M[layer][head] * readers
-                repeats = next((k for k, other in enumerate(seen) if other == (query, key, value)), None)
+                value, at = rows * target.M[layer][head] * readers, f"{layer}.{head}"
+                ranks = {kind: linear.rank(x) for kind, x in (("queries", query), ("keys", key))}
+                ranks["logits"] = min(ranks.values())
+                if d not in ranks.values():  # a factor of full column rank leaves the rank of the product to the other
+                    ranks["logits"] = linear.rank(query * key.transpose(), ranks["logits"])
+                ranks["values"] = linear.rank(value, target.inner)
+                if ranks["values"]:
+                    repeated += [
+                        f"{at} is {layer}.{k}" for k, other in enumerate(seen) if other == (query, key, value)
+                    ][:1]
+                    for kind in full:
+                        low[kind] += [f"{at} ({ranks[kind]} of {full[kind]})"] if ranks[kind] < full[kind] else []
+                else:
+                    dead.append(at)
                 seen.append((query, key, value))
-                by_query, by_key = (len(linear.independent_columns(x)) for x in (query, key))
-                logits = min(by_query, by_key)
-                if d not in (
-                    by_query,
-                    by_key,
-                ):  # a factor of full column rank leaves the rank of the product to the other
-                    logits = len(linear.independent_columns(query * key.transpose(), logits))
-                values = len(linear.independent_columns(value, target.inner))
-                found.append(HeadReport(layer, head, (by_query, by_key, logits, values), repeats))
-        return found
-
-    def structure(self) -> dict[str, list[str]]:
-        """What makes the target smaller than its width, by kind: heads (layer.head, from 0) that nothing reads, that repeat
-        another of their layer, and whose queries, keys, logits or values have a rank below their width."""
-        d, live = self.target.shape.head_dim, [head for head in self.heads if head.ranks[3]]
-        out = {
-            "dead heads": [f"{h.layer}.{h.head}" for h in self.heads if not h.ranks[3]],
-            "repeated heads": [f"{h.layer}.{h.head} is {h.layer}.{h.repeats}" for h in live if h.repeats is not None],
-        }
-        for i, (name, full) in enumerate((("queries", d), ("keys", d), ("logits", d), ("values", self.target.inner))):
-            low = [f"{h.layer}.{h.head} ({h.ranks[i]} of {full})" for h in live if h.ranks[i] < full]
-            out[f"low-rank {name}"] = low
-        return out
+        return {"dead heads": dead, "repeated heads": repeated, **{f"low-rank {kind}": low[kind] for kind in full}}
 
     def document(self) -> dict[str, Any]:
         """For JSON."""
@@ -171,7 +146,7 @@ class LeastHost:
             "residual": self.target.shape.residual,
             "ranks": list(self.ranks),
             "target_width": self.target.width,
-            "universal_m": self.universal,
+            "universal_m": matching_dimension(self.target.shape),
         }
 
 

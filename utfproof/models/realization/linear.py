@@ -68,6 +68,11 @@ def _first_columns(integers: Any) -> list[int]:
     return _pivots(reduced, int(rank))
 
 
+def rank(matrix: Any, at_most: int | None = None) -> int:
+    """The rank over the rationals; at_most: a bound of it that the caller knows."""
+    return len(independent_columns(matrix, at_most))
+
+
 def independent_rows(matrix: Any) -> list[int]:
     """The first rows, in their order, that span all rows over the rationals."""
     return independent_columns(matrix.transpose())
