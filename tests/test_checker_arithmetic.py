@@ -116,13 +116,12 @@ def test_slabs_of_any_size_give_the_same_verdict(shape, witness, tmp_path, monke
     path = tmp_path / "c.json"
     certify("random", shape, matching_dimension(shape) + 1, dtype="float32", witness=witness).write(path)
     limits = checker.Options(numpy=True)
-    for name, size in (("SLAB", 40), ("ROWS", 3), ("CHUNK", 5), ("PANEL", 4)):
+    for name, size in (("SLAB", 40), ("CHUNK", 5), ("PANEL", 4)):
         monkeypatch.setattr(checker_numpy, name, size)
     assert checker.check_file(path, limits).code == 0
-    # a fault: every slab is the first one
-    right = checker_numpy.residues
-    for_rows = lambda *given: right(*given[:-1], slice(0, given[-1].stop - given[-1].start))  # noqa: E731
-    monkeypatch.setattr(checker_numpy, "residues", for_rows)
+    # a fault: every chunk is the first one
+    right = checker_numpy.drawn
+    monkeypatch.setattr(checker_numpy, "drawn", lambda *given: lambda start, stop: right(*given)(0, stop - start))
     assert checker.check_file(path, limits).code == 1
 
 
@@ -159,11 +158,11 @@ def test_stored_residues_are_the_checkers_own(dtype, p):
         held = bits[(bits >> np.uint64(checker.FLOATS[dtype][1]).astype(bits.dtype) & bits.dtype.type(top)) != top]
         tensor = checker.Tensor(dtype, (len(held), 1), held.tobytes())
         checker.require_finite({"U": tensor})
-    host = SimpleNamespace(tensors={"U": tensor})
+    host = SimpleNamespace(tensors={"U": tensor}, tied=False)
     rows = [x % p for (x,) in checker.WeightsHost.stored(host, "U", 1, 0, tensor.sizes[0], 1, p)]
-    found = checker_numpy.residues(host, p, "U", 1, 0, 1, slice(5, tensor.sizes[0]))
+    found = checker_numpy.residues(host, p, "U", 1, 0)
     assert np.abs(found).max() <= (p + 1) // 2
-    assert (found[:, 0] % p).tolist() == rows[5:]
+    assert (found[:, 0] % p).tolist() == rows
 
 
 @given(
@@ -208,7 +207,7 @@ def test_both_roundings_agree(dtype, law, m, tops):
         plain = [host.rounded(1 - 2 * (t >> 63)) for t in x]
     else:
         plain = [host.rounded(t.bit_count() - 32) for t in x]
-    fast = checker_numpy.integers(SimpleNamespace(s=claim.shape, law=law, dtype=dtype), np.array(x, dtype=np.uint64))
+    fast = checker_numpy.integers(host, np.array(x, dtype=np.uint64))
     assert fast.tolist() == plain
 
 

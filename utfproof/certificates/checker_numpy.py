@@ -1,7 +1,6 @@
 """The checker's ranks modulo a prime with NumPy (`--numpy`): many times faster, and NumPy has then to be trusted too.
 
 It repeats docs/certificate-format.md sections 4.7, 4.8, 6.1 and 6.2 in array arithmetic and imports nothing of the package.
-A matrix of the host is met in slabs of rows, which are turned into residues, multiplied and forgotten.
 
 Exactness. Residues modulo p (below 2^31) are integers of size at most (p+1)/2, held in float64, or in float32 for p < 2^8. An
 integer x of size at most X = 2^51 (float32: 2^22) is reduced to x - p q, q = rint(x fl(1/p)): two roundings of a relative 2^-53
@@ -15,17 +14,15 @@ from __future__ import annotations
 from array import array
 from collections.abc import Callable, Iterator
 from functools import cache
-from math import isqrt
 from typing import Any
 
 import numpy as np
 
 G, C1, C2 = (np.uint64(c) for c in (0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB))
-MASK = 2**64 - 1
 CHUNK = 2**15
 """Entries that are worked on together: they and what is computed from them stay in a core's cache."""
-SLAB, ROWS = 2**20, 256
-"""Entries of a slab of rows, and the least rows of one that is multiplied: BLAS packs the other factor anew for each."""
+SLAB = 2**20
+"""Entries of a matrix that are subtracted from together."""
 EXACT, EXACT_SHORT = 2**51, 2**22
 """Largest size of an integer that is reduced, in float64 and in float32."""
 SHORT = 2**8
@@ -39,23 +36,15 @@ PANEL = 128
 FLOATS = {"F64": ("<u8", 52), "F32": ("<u4", 23), "F16": ("<u2", 10), "BF16": ("<u2", 7)}
 """Bits of a stored float, and those before the significand's."""
 FORMATS = {"float32": (24, -149), "float16": (11, -24), "bfloat16": (8, -133)}
-R_Q, R_K, R_V, CODE_U = 0, 1, 2, 3
 NAMES = ("R_Q", "R_K", "R_V", "U")
-
-
-def mix(z: int) -> int:
-    """SplitMix64's output function."""
-    z = ((z & MASK) ^ (z & MASK) >> 30) * int(C1) & MASK
-    z = (z ^ z >> 27) * int(C2) & MASK
-    return z ^ z >> 31
 
 
 # --- arithmetic modulo p ---------------------------------------------------------------------------------------------------
 
 
-def slabs(count: int, width: int, entries: int, least: int = 1) -> Iterator[slice]:
-    """Rows 0 ... count-1 of this width in pieces of about so many entries, and of so many rows at least."""
-    step = max(least, entries // max(1, width))
+def slabs(count: int, width: int, entries: int) -> Iterator[slice]:
+    """Rows 0 ... count-1 of this width in pieces of about so many entries."""
+    step = max(1, entries // max(1, width))
     return (slice(start, min(start + step, count)) for start in range(0, count, step))
 
 
@@ -104,141 +93,99 @@ def subtract(c: np.ndarray, a: np.ndarray, b: np.ndarray, p: int) -> np.ndarray:
 
 # --- a host's matrices as residues -----------------------------------------------------------------------------------------
 
-
-def residues(host: Any, p: int, name: str, layer: int, head: int, columns: int, rows: slice) -> np.ndarray:
-    """Rows of one matrix, as the integers of sections 4.7 and 4.8 modulo p; layers count from 1."""
-    out = np.empty(((rows.stop - rows.start) * columns, 1), kind(p))
-    first = rows.start * columns
-    seeded = hasattr(host, "seed")
-    read = drawn(host, NAMES.index(name), layer, head, p) if seeded else stored(host, name, layer, head, p)
-    for at in range(0, len(out), CHUNK):
-        stop = min(at + CHUNK, len(out))
-        found = read(first + at, first + stop)
-        found = found if found.dtype == np.float32 else found.astype(np.float64, copy=False)
-        out[at:stop] = reduced(found[:, None], p)
-    return out.reshape(-1, columns)
-
-
 Read = Callable[[int, int], np.ndarray]
 """(start, stop) -> the entries start ... stop-1 of a matrix, row by row, modulo p and at most 2^51 in size."""
 
 
+def residues(host: Any, p: int, name: str, layer: int, head: int) -> np.ndarray:
+    """One matrix [rows, columns], as the integers of sections 4.7 and 4.8 modulo p; layers count from 1."""
+    if hasattr(host, "seed"):
+        sizes = host.s.m, {"U": host.s.d_out, "R_V": host.s.m}.get(name, host.s.head_dim)
+        read = drawn(host, NAMES.index(name), layer, head, p)
+    else:
+        sizes, read = host.tensors[name].sizes[-2:], stored(host, name, layer, head, p)
+    out = np.empty((sizes[0] * sizes[1], 1), kind(p))
+    for at in slabs(len(out), 1, CHUNK):
+        out[at] = reduced(read(at.start, at.stop).astype(np.float64)[:, None], p)
+    return out.reshape(sizes)
+
+
+def mix(z: np.ndarray) -> np.ndarray:
+    """SplitMix64's output function."""
+    z = (z ^ z >> np.uint64(30)) * C1
+    z = (z ^ z >> np.uint64(27)) * C2
+    return z ^ z >> np.uint64(31)
+
+
 def drawn(host: Any, code: int, layer: int, head: int, p: int) -> Read:
     """A matrix drawn from the seed (section 4.7)."""
-    key = mix(host.seed)
-    for number in (code, 0 if host.tied or code == CODE_U else layer - 1, head):
-        key = mix(key + int(G) * (number + 1))
+    key = mix(np.array([host.seed], np.uint64))
+    for number in (code, 0 if host.tied or code == NAMES.index("U") else layer - 1, head):
+        key = mix(key + G * np.array([number + 1], np.uint64))
 
     def read(start: int, stop: int) -> np.ndarray:
-        z = np.arange(start + 1, stop + 1, dtype=np.uint64)
-        z *= G
-        z += np.uint64(key)
-        z = (z ^ z >> np.uint64(30)) * C1
-        z = (z ^ z >> np.uint64(27)) * C2
-        z ^= z >> np.uint64(31)
-        found = integers(host, z)
+        found = integers(host, mix(key + G * np.arange(start + 1, stop + 1, dtype=np.uint64)))
         return found if host.dtype == "float64" else found % p
 
     return read
 
 
+def integers(host: Any, x: np.ndarray) -> np.ndarray:
+    """Numerators, or for other dtypes than float64 the rounded entries in units of one power of two, int64."""
+    if host.law != "uniform":  # the host's table has the integer of each number of bits
+        ones = np.bitwise_count(x) if host.law == "binomial" else np.where(x >> np.uint64(63), 31, 33)
+        return np.array(host.table)[ones]
+    numerators = (x >> np.uint64(32)).astype(np.int64) * 2 + (1 - 2**32)
+    if host.dtype == "float64":
+        return numerators
+    bits, least = FORMATS[host.dtype]
+    size = np.abs(numerators) * host.scale  # below 2^53
+    length = np.frexp(size.astype(np.float64))[1].astype(np.int64)
+    drop = np.clip(np.maximum(length - bits, least - host.exponent), 0, 60)
+    half = (np.int64(1) << drop) >> 1
+    up = np.where(drop > 0, half - 1 + (size >> drop & 1), 0)  # ties to even
+    return np.sign(numerators) * (size + up >> drop << drop)
+
+
 def stored(host: Any, name: str, layer: int, head: int, p: int) -> Read:
-    """A matrix of a file, whose entries are finite (section 4.8). A float is read as words of 16 bits: the first says what all
-    of them are worth modulo p."""
+    """A matrix of a file, whose entries are finite (section 4.8)."""
     tensor = host.tensors[name]
-    height, width = tensor.sizes[-2:]
-    count = height * width
-    number = 0 if name == "U" else head if host.tied else (layer - 1) * host.s.heads + head
+    count = tensor.sizes[-2] * tensor.sizes[-1]
+    first = count * (0 if name == "U" else head if host.tied else (layer - 1) * host.s.heads + head)
     if tensor.dtype not in FLOATS:
         raw = np.frombuffer(tensor.data, f"<{tensor.dtype[0].lower()}{int(tensor.dtype[1:]) // 8}")
         modulus = np.array(p, raw.dtype if raw.dtype.itemsize > 4 else np.int64)
-        return lambda start, stop: raw[number * count + start : number * count + stop] % modulus
-    *tables, top = scales(tensor.dtype, p)
-    words = np.frombuffer(tensor.data, "<u2").reshape(-1, len(tables) + 1)[number * count : (number + 1) * count]
-    places, held = np.empty(CHUNK, np.intp), np.empty((2, CHUNK), top.dtype)  # filled anew in each call
+        return lambda start, stop: raw[first + start : first + stop] % modulus
+    form, bits = FLOATS[tensor.dtype]
+    raw, powers = np.frombuffer(tensor.data, form), units(tensor.dtype, p)
 
     def read(start: int, stop: int) -> np.ndarray:
-        x = words[start:stop]
-        first, (total, term) = places[: len(x)], held[:, : len(x)]
-        np.copyto(first, x[:, -1])
-        top.take(first, out=total, mode="clip")
-        for at, unit in enumerate(tables):
-            unit.take(first, out=term, mode="clip")
-            term *= x[:, at]
-            total += term
-        return total
+        x = raw[first + start : first + stop].astype(np.int64)
+        upper = x >> bits & len(powers) - 1  # the sign and the exponent
+        low = (x & 2**bits - 1) + (np.int64(1) << bits) * (upper & len(powers) // 2 - 1 > 0)
+        return low * powers[upper] if p << bits + 1 <= EXACT else low % p * powers[upper] % p
 
     return read
 
 
 @cache
-def scales(dtype: str, p: int) -> list[np.ndarray]:
-    """By the first word of a stored float (its sign, exponent and leading bits): the units modulo p of its other words, the
-    last word's first, and the residue of its leading bits. Sums of units times words are exact."""
-    stored_as, bits = FLOATS[dtype]
-    others = np.dtype(stored_as).itemsize // 2 - 1
-    kept, word = bits - 16 * others, np.arange(2**16)
-    exponent, leading = (word & 2**15 - 1) >> kept, word & 2**kept - 1
-    leading += (exponent > 0) << kept
-    powers = np.array([pow(2, max(e - 1, 0), p) for e in range(2 ** (15 - kept))])[
-        exponent
-    ]  # 0 and 1 share a power of two
-    powers = np.where(word >> 15, -powers, powers)
-    units = [*(powers * pow(2, 16 * k, p) for k in range(others)), leading * pow(2, 16 * others, p) % p * powers]
-    largest = (others * 2**16 + 1) * (p // 2)
-    exact = np.float32 if largest <= EXACT_SHORT else np.float64
-    return [reduced((unit % p).astype(np.float64)[:, None], p)[:, 0].astype(exact) for unit in units]
-
-
-def integers(host: Any, x: np.ndarray) -> np.ndarray:
-    """Numerators, or for other dtypes than float64 the rounded entries in units of one power of two, int64."""
-    if host.law == "uniform":
-        numerators = (x >> np.uint64(32)).astype(np.int64) * 2 + (1 - 2**32)
-    elif host.law == "signs":
-        numerators = 1 - 2 * (x >> np.uint64(63)).astype(np.int64)
-    else:
-        numerators = np.bitwise_count(x).astype(np.int64) - 32
-    if host.dtype == "float64":
-        return numerators
-    t = 0
-    while (root := isqrt(4**t // host.s.m)) < 2**20:
-        t += 1
-    scale, exponent = {"uniform": (root, -t - 32), "signs": (1, 0), "binomial": (root, -t - 2)}[host.law]
-    bits, least = FORMATS[host.dtype]
-    size = np.abs(numerators) * scale  # below 2^53
-    length = np.frexp(size.astype(np.float64))[1].astype(np.int64)
-    drop = np.maximum(np.maximum(length - bits, least - exponent), 0)
-    kept = np.where(drop < 62, size >> np.minimum(drop, 62), 0)
-    half = np.where(drop > 0, np.int64(1) << np.minimum(np.maximum(drop - 1, 0), 61), 0)
-    rest = size - (kept << np.minimum(drop, 62))
-    up = (drop > 0) & ((rest > half) | ((rest == half) & (kept % 2 == 1)))
-    return np.sign(numerators) * ((kept + up) << np.minimum(drop, 62))
+def units(dtype: str, p: int) -> np.ndarray:
+    """By the sign and the exponent of a stored float: what a unit of its significand is modulo p."""
+    form, bits = FLOATS[dtype]
+    exponents = range(2 ** (8 * np.dtype(form).itemsize - 1 - bits))
+    powers = np.array([pow(2, max(e - 1, 0), p) for e in exponents])  # 0 and 1 share a power of two
+    return np.concatenate([powers, -powers])
 
 
 # --- products with a host's matrices ---------------------------------------------------------------------------------------
 
 
-def whole(host: Any, p: int, code: int, layer: int, head: int, columns: int) -> np.ndarray:
-    """R_Q, R_K or U [m, columns]."""
-    return residues(host, p, NAMES[code], layer, head, columns, slice(0, host.s.m))
-
-
-def values_times(host: Any, p: int, layer: int, head: int, right: np.ndarray, out: np.ndarray) -> None:
-    """Adds R_V right to `out`, which becomes residues; of values in two factors the second comes first."""
-    name, inner = "R_V", host.s.m
-    if not hasattr(host, "seed") and "R_Vv" in host.tensors:
-        name, inner = "R_Vv", host.inner
-        second = np.zeros((inner, right.shape[1]), kind(p))
-        times(host, p, "R_Vo", layer, head, right, second)
-        right = second
-    times(host, p, name, layer, head, right, out)
-
-
-def times(host: Any, p: int, name: str, layer: int, head: int, right: np.ndarray, out: np.ndarray) -> None:
-    """Adds one matrix times `right` to `out`, slab by slab."""
-    for rows in slabs(len(out), max(len(right), right.shape[1]), SLAB, ROWS):
-        out[rows] += product(residues(host, p, name, layer, head, len(right), rows), right, p)
-        reduced(out[rows], p)
+def values_times(host: Any, p: int, layer: int, head: int, right: np.ndarray) -> np.ndarray:
+    """R_V right; of values in two factors the second comes first."""
+    names = ["R_V"] if hasattr(host, "seed") or "R_V" in host.tensors else ["R_Vo", "R_Vv"]
+    for name in names:
+        right = product(residues(host, p, name, layer, head), right, p)
+    return right
 
 
 def witness_holds(host: Any, p: int, chosen: array[int], inverse: array[int], x: list[array[int]]) -> bool:
@@ -248,10 +195,13 @@ def witness_holds(host: Any, p: int, chosen: array[int], inverse: array[int], x:
     vectors = reduced(np.array(x, dtype=np.float64).T, p).astype(kind(p))  # [M, k]
     M, k = vectors.shape
     quarter = d * s.readers(s.layers)
-    tail = vectors[2 * quarter :].reshape(s.leaves, s.d_out, k)
+
+    def read(name: str, layer: int, head: int, part: np.ndarray) -> np.ndarray:
+        """A matrix of `width` columns times each word's part [words, width, k] of the probes."""
+        return product(residues(host, p, name, layer, head), part.transpose(1, 0, 2).reshape(part.shape[1], -1), p)
+
     # state[i, word, probe] = coordinate i of T(word)
-    state = product(whole(host, p, CODE_U, 1, 0, s.d_out), tail.transpose(1, 0, 2).reshape(s.d_out, -1), p)
-    state = state.reshape(s.m, s.leaves, k)
+    state = read("U", 1, 0, vectors[2 * quarter :].reshape(s.leaves, s.d_out, k)).reshape(s.m, s.leaves, k)
     for layer in range(s.layers, 0, -1):
         start, words = d * s.readers(layer - 1), letters ** (layer - 1)
         total = np.zeros((s.m, words * k), kind(p))
@@ -259,14 +209,15 @@ def witness_holds(host: Any, p: int, chosen: array[int], inverse: array[int], x:
             total += state[:, ::letters].reshape(s.m, -1)
         for head in range(H):
             ending = state[:, head + s.residual :: letters].reshape(s.m, -1)
-            values_times(host, p, layer, head, ending, total)
-            for code, first in ((R_Q, start), (R_K, quarter + start)):
+            total += values_times(host, p, layer, head, ending)
+            for name, first in (("R_Q", start), ("R_K", quarter + start)):
                 block = vectors[first : first + words * H * d].reshape(words, H, d, k)[:, head]
-                times(host, p, NAMES[code], layer, head, block.transpose(1, 0, 2).reshape(d, -1), total)
+                total += read(name, layer, head, block)
+            reduced(total, p)
         state = total.reshape(s.m, words, k)
     reached = state[np.frombuffer(chosen, dtype=chosen.typecode), 0]  # [M, k]
     rows = np.frombuffer(inverse, dtype=inverse.typecode).reshape(M, M)
-    parts = slabs(M, M, SLAB, ROWS)
+    parts = slabs(M, M, SLAB)
     return not any(
         reduced(product(reduced(rows[at].astype(kind(p)), p), reached, p) - vectors[at], p).any() for at in parts
     )
@@ -274,20 +225,13 @@ def witness_holds(host: Any, p: int, chosen: array[int], inverse: array[int], x:
 
 def columns_independent(host: Any, p: int, wanted: int, queries: int | None) -> bool:
     """Whether R_all modulo p has this rank; with `queries` only so many columns of every R_Q are used."""
-    s, H = host.s, host.s.heads
-    below = whole(host, p, CODE_U, 1, 0, s.d_out)
-    for layer in range(s.layers, 0, -1):
-        reads = []
-        for h in range(H):
-            reads += [whole(host, p, R_Q, layer, h, s.head_dim)[:, :queries], whole(host, p, R_K, layer, h, s.head_dim)]
-        reads += [below] if s.residual else []
-        read, width = np.hstack(reads), below.shape[1]
-        out = np.zeros((s.m, read.shape[1] + H * width), kind(p))
-        out[:, : read.shape[1]] = read
-        for h in range(H):
-            at = read.shape[1] + h * width
-            values_times(host, p, layer, h, below, out[:, at : at + width])
-        below = out
+    below = residues(host, p, "U", 1, 0)
+    for layer in range(host.s.layers, 0, -1):
+        heads = range(host.s.heads)
+        reads = [residues(host, p, "R_Q", layer, head)[:, :queries] for head in heads]
+        reads += [residues(host, p, "R_K", layer, head) for head in heads]
+        reads += [below] * host.s.residual
+        below = np.hstack([*reads, *(values_times(host, p, layer, head, below) for head in heads)])
     return rank_reaches(below, p, wanted)
 
 
