@@ -103,13 +103,6 @@ def integer_array(values: np.ndarray) -> tuple[Any, dict[str, bytes]]:
     return {"dtype": dtype, "length": len(values), "sidecar": digest}, {digest: content}
 
 
-def shape_document(shape: Shape, m: int) -> dict[str, Any]:
-    """The `shape` field."""
-    fields = {name: getattr(shape, name) for name in ("heads", "layers", "head_dim", "d_in", "d_out")}
-    written: dict[str, Any] = {name: integer(value) for name, value in {**fields, "m": m}.items()}
-    return {**written, "residual": True} if shape.residual else written
-
-
 def shape_of(document: dict[str, Any]) -> Shape:
     """The shape that a certificate's document states, without its m."""
     stated = document["shape"]
@@ -151,7 +144,7 @@ def certificate(
         "format": FORMAT,
         "version": VERSION,
         "kind": kind,
-        "shape": shape_document(shape, m),
+        "shape": {name: integer(value) for name, value in shape.document(m).items()},
         "claim": claim,
         "evidence": evidence,
     }

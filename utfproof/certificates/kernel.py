@@ -19,7 +19,6 @@ from utfproof.errors import ResourceLimit
 from utfproof.exact import lifting
 from utfproof.exact.rational import primitive
 from utfproof.shapes import Column, Shape, Word, column_at, matching_dimension
-from utfproof.util.resources import require_memory
 from utfproof.util.selection import SelectionMatrix
 
 ATTEMPTS = 3
@@ -28,7 +27,7 @@ Vector = dict[int, int]
 """The nonzero entries of an integer vector [M], by position."""
 
 
-def find_relation(source: DenseSource, matrix: Any, p: int, *, max_memory: int | None = None) -> Vector | None:
+def find_relation(source: DenseSource, matrix: Any, p: int) -> Vector | None:
     """A primitive z with R_all z = 0 from R_all modulo p [m, M]; None if none was found: the rank modulo p is M, or p misled.
 
     Raises ResourceLimit, with the figures, where there is one but its integers are too many, too long or too costly.
@@ -43,7 +42,7 @@ def find_relation(source: DenseSource, matrix: Any, p: int, *, max_memory: int |
                 raise ResourceLimit(
                     f"{source} has a kernel vector of {len(chosen)} entries, a certificate holds at most {INLINE_LIMIT}"
                 )
-            block, units = exact_columns(source, [columns[c] for c in chosen], max_memory)
+            block, units = exact_columns(source, [columns[c] for c in chosen])
             y = lifting.relation(block, str(source), next(lifting.primes_below(p)))
         except ResourceLimit as error:
             refused = refused or error
@@ -56,11 +55,8 @@ def find_relation(source: DenseSource, matrix: Any, p: int, *, max_memory: int |
     return None
 
 
-def exact_columns(source: DenseSource, wanted: list[Column], max_memory: int | None) -> tuple[Any, list[Fraction]]:
-    """These columns of R_all: an fmpz_mat [m, columns], and for each column the unit that its integers count.
-
-    ResourceLimit before a product that does not fit into memory.
-    """
+def exact_columns(source: DenseSource, wanted: list[Column]) -> tuple[Any, list[Fraction]]:
+    """These columns of R_all: an fmpz_mat [m, columns], and for each column the unit that its integers count."""
     from flint import fmpz_mat
 
     shape, first = source.shape, int(source.shape.residual)  # the letter of head 0
@@ -82,9 +78,6 @@ def exact_columns(source: DenseSource, wanted: list[Column], max_memory: int | N
             for tensor in reversed(source.values) if moved else ():
                 matrix, unit = source.exact(tensor, layer, head)
                 right = fmpz_mat(len(moved), matrix.ncols(), [x for i in moved for x in columns[i]]).transpose()
-                bits = _height(matrix) + _height(right) + matrix.nrows().bit_length()
-                needed = matrix.nrows() * (150 * matrix.ncols() + len(moved) * (150 + bits // 2))
-                require_memory(needed, f"{len(moved)} exact columns of {source}", max_memory)
                 product = (matrix * right).transpose().entries()
                 for number, i in enumerate(moved):
                     columns[i] = product[number * matrix.nrows() : (number + 1) * matrix.nrows()]
@@ -93,10 +86,6 @@ def exact_columns(source: DenseSource, wanted: list[Column], max_memory: int | N
                 ending = [i for i, c in enumerate(wanted) if (c.kind, c.word[layer:]) == (kind, (head + first,))]
                 read(f"R_{kind}", layer, head, ending)
     return fmpz_mat(len(wanted), source.m, [x for column in columns for x in column]).transpose(), units
-
-
-def _height(matrix: Any) -> int:
-    return max((int(x.height_bits()) for x in matrix.entries()), default=0)
 
 
 def _route(column: Column) -> Word:

@@ -38,9 +38,10 @@ def target_entries(target: Target) -> list[list[Any]]:
         raise MalformedInput("a certificate holds integer targets of width d_in = d_out, without W_E and W_U")
     entries: list[list[Any]] = []
     for name, array in tables.items():
-        for layer, head, i, j in np.argwhere(array[None] if target.tied else array).tolist():
-            value = array[head, i, j] if target.tied else array[layer, head, i, j]
-            entries.append([name, 0 if target.tied else layer + 1, head, i, j, integer(int(value))])
+        by_layer = array[None] if target.tied else array
+        for layer, *place in np.argwhere(by_layer).tolist():
+            value = by_layer[layer, *place]
+            entries.append([name, 0 if target.tied else layer + 1, *place, integer(int(value))])
     return entries
 
 
@@ -92,23 +93,25 @@ def span_dimension(shape: Shape, *, tied: bool, notion: Notion = Notion.MATCHING
     Always a lower bound for the dimension that all targets of the class span (and for every host's m by matching, or for
     shared attention with E free; for its m^2 with E and U free); the dimension itself except with small probability.
     """
-    found, first, count = 0, 0, 2
-    columns, height = span_columns(shape, notion, free)
-    rows: list[np.ndarray] = []
-    while True:
-        rows.append(target_rows(_drawn(shape, tied, first, count, columns * height), PRIME, notion, free))
-        rank = gfp.rank(np.concatenate(rows), PRIME)
-        if rank in (found, columns):
-            return rank
-        found, first, count = rank, count, 2 * count
+    most = span_columns(shape, notion, free)[0] - 1
+    return len(_independent(shape, tied, notion, free, 2, most)[1])
 
 
-def _drawn(shape: Shape, tied: bool, first: int, count: int, size: int) -> list[Target]:
-    """Targets first ... count - 1, with `size` entries of rows each; ResourceLimit before they fill memory."""
+def _independent(
+    shape: Shape, tied: bool, notion: Notion, free: str | None, count: int, most: int
+) -> tuple[list[Target], list[int]]:
+    """Random targets, and independent ones of their rows: at first `count` targets, doubled in number until these rows are
+    more than `most`, or no more than before. ResourceLimit before they fill memory."""
     if shape.d_in != shape.d_out:
         raise MalformedInput(f"span certificates are for d_in = d_out, got {shape}")
-    require_memory(200 * count * size, f"{count} targets at {shape}")
-    return [integer_target(shape, seed, tied=tied, bound=TARGET_BOUND) for seed in range(first, count)]
+    (columns, height), before = span_columns(shape, notion, free), -1
+    while True:
+        require_memory(200 * count * columns * height, f"{count} targets at {shape}")
+        targets = [integer_target(shape, seed, tied=tied, bound=TARGET_BOUND) for seed in range(count)]
+        rows = list(gfp.rank_profile(target_rows(targets, PRIME, notion, free), PRIME).rows)
+        if len(rows) > most or len(rows) == before:
+            return targets, rows
+        before, count = len(rows), 2 * count
 
 
 def span_certificate(
@@ -143,22 +146,17 @@ def span_certificate(
 
 
 def _searched(shape: Shape, most: int, tied: bool, notion: Notion, free: str | None) -> list[Target]:
-    """Random targets, doubled in number while that helps; then those that the first most + 1 independent rows come from."""
+    """Random targets that the first most + 1 independent rows come from."""
     columns, height = span_columns(shape, notion, free)
     if most >= columns:
         raise Undecided(f"{most} is not below the {columns} columns at {shape}: no rows have a larger rank")
-    count, before = -(-(most + 1) // height), -1
-    while True:
-        targets = _drawn(shape, tied, 0, count, columns * height)
-        independent = gfp.rank_profile(target_rows(targets, PRIME, notion, free), PRIME).rows
-        if len(independent) > most:
-            return [targets[i] for i in sorted({row // height for row in independent[: most + 1]})]
-        if len(independent) == before:
-            raise Undecided(
-                f"{'tied' if tied else 'untied'} targets at {shape} were found to span {before} dimensions, not more "
-                f"than {most}: nothing follows"
-            )
-        before, count = len(independent), 2 * count
+    targets, rows = _independent(shape, tied, notion, free, -(-(most + 1) // height), most)
+    if len(rows) <= most:
+        raise Undecided(
+            f"{'tied' if tied else 'untied'} targets at {shape} were found to span {len(rows)} dimensions, not more "
+            f"than {most}: nothing follows"
+        )
+    return [targets[i] for i in sorted({row // height for row in rows[: most + 1]})]
 
 
 # --- null vectors ------------------------------------------------------------------------------------------

@@ -14,7 +14,13 @@ from utfproof.certificates.gated import ByTables
 from utfproof.certificates.hosts import Examined, constructed, opened
 from utfproof.certificates.identities import ByIdentity
 from utfproof.certificates.linear_test import ByLinearTest
-from utfproof.certificates.rank import ByDimension, ByElimination, ByEqualColumns, ByIndexMap
+from utfproof.certificates.rank import (
+    ByDimension,
+    ByElimination,
+    ByEqualColumns,
+    ByPermutation,
+    ByRepeatedColumn,
+)
 from utfproof.certificates.tied import ByTiedTargets
 from utfproof.errors import ResourceLimit, Undecided
 from utfproof.shapes import Shape
@@ -44,7 +50,8 @@ STRATEGIES: tuple[Strategy, ...] = (
     ByEqualColumns(),
     ByDimension(),
     ByElimination(),
-    ByIndexMap(),
+    ByPermutation(),
+    ByRepeatedColumn(),
 )
 """In the order in which they are asked."""
 

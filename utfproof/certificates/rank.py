@@ -14,13 +14,13 @@ import numpy as np
 
 from utfproof.certificates import checker
 from utfproof.certificates.format import Certificate, certificate, integer, pairs
-from utfproof.certificates.hosts import DenseSource, Examined
+from utfproof.certificates.hosts import Examined
 from utfproof.certificates.kernel import Vector, equal_columns, find_relation, refuted_column
 from utfproof.constructions import CONSTRUCTIONS, build_host
-from utfproof.errors import NotDefined, Undecided
+from utfproof.errors import Undecided
 from utfproof.exact import gfp, lifting
 from utfproof.matching import r_all
-from utfproof.shapes import Column, Shape, column_index, tied_targets_dimension
+from utfproof.shapes import Column, column_index, tied_targets_dimension
 from utfproof.util.arrays import to_numpy
 from utfproof.util.notions import Notion
 from utfproof.util.resources import require_memory
@@ -50,7 +50,11 @@ class ByEqualColumns:
         return asks_for_rank(host) and streaming and not (host.entry and host.entry.permutation)
 
     def build(self, host: Examined) -> Certificate:
-        return deficient(host, tied_stream_relation(host.shape))
+        """The first columns of the words (0, ..., 0, 1) and (1, 0, ..., 0) are equal; the target routed along the first, and
+        that alone, is missed."""
+        zeros = (0,) * (host.shape.layers - 1)
+        first, second = (column_index(host.shape, Column("OV", word, 0)) for word in ((*zeros, 1), (1, *zeros)))
+        return deficient(host, {first: 1, second: -1})
 
 
 class ByDimension:
@@ -64,70 +68,99 @@ class ByDimension:
 
 
 class ByElimination:
-    """The rank of R_all modulo a prime, or an exact kernel vector: random hosts, and weights from a file."""
+    """Random hosts, and weights from a file: full rank modulo a prime, or an exact kernel vector that elimination modulo a
+    large prime leads to."""
 
     def can(self, host: Examined) -> bool:
         return asks_for_rank(host) and host.source is not None
 
     def build(self, host: Examined) -> Certificate:
-        assert host.source is not None
-        return eliminated(host, host.source)
+        """Undecided where each prime misleads, ResourceLimit before allocating."""
+        source, m, M, witness = host.source, host.m, host.M, host.witness
+        assert source is not None
+        # a witness: R_all is eliminated in place, beside the inverse and, where rows are chosen, a copy of them
+        more = 8 * ((2 + (m > M)) * m * M + min(2 * m * M, 2**22) + 1000 * M) if witness else 0
+        source.require_room("rank of", more, host.max_memory)
+        tried, deficit = 0, False
+        for p in _primes(gfp.SMALL_PRIMES + (WITNESS_PRIMES if witness else gfp.DEFAULT_PRIMES)):
+            if deficit and p in gfp.SMALL_PRIMES:
+                continue
+            tried += 1
+            rank, evidence = _witness(source.r_all(p), p) if witness else _recomputed(source.r_all(p), p)
+            if rank == M:
+                return certificate("rank-modular", host.shape, m, host.document, evidence, rank=M)
+            deficit = rank < M - 1  # a random matrix loses two from its rank modulo p with probability about p^-4
+            if p > SEARCH_FROM:  # a small prime misleads too often to look for integers behind it
+                require_memory(8 * (6 * m * M + 4 * m * m), f"kernel of {source}", host.max_memory)
+                z = find_relation(source, source.r_all(p), p)
+                if z is not None:
+                    return deficient(host, z)
+        raise Undecided(
+            f"{source} is rank-deficient modulo {tried} primes, which proves nothing, and no kernel vector was found"
+        )
 
 
-class ByIndexMap:
-    """Constructions of zeros and ones: columns that begin in different rows, or a kernel vector."""
-
-    def can(self, host: Examined) -> bool:
-        return asks_for_rank(host)
-
-    def build(self, host: Examined) -> Certificate:
-        return of_index_map(host)
-
-
-# --- {0,1} hosts -------------------------------------------------------------------------------------------
-
-
-def of_index_map(host: Examined) -> Certificate:
-    """Columns that begin in different rows, or two equal columns. Undecided where R_all is none of that.
+class ByPermutation:
+    """Constructions whose columns of R_all begin in different rows, which the checker traces.
 
     With a residual stream R_all of `sparse` is unimodular and not a permutation. `tied`, which cannot tell (0, h) from (h, 0),
     is then about tied targets, which cannot either: only words without the letter 0 are looked at.
     """
-    entry, shape, m = host.construction, host.shape, host.m
-    # the checker traces its own permutations: up to this size the host that the package builds is looked at as well
-    if not entry.permutation or (not shape.residual and host.M <= LOOKED_AT):
-        matrix = r_all(build_host(entry.name, shape, m, max_memory=host.max_memory))
-        assert isinstance(matrix, SelectionMatrix)
-        z = equal_columns(matrix)
-        if z is not None:
-            return deficient(host, z)
-        if entry.permutation:
-            _require_specified(host, matrix)
-    if entry.permutation:  # tracing takes the checker this memory
+
+    def can(self, host: Examined) -> bool:
+        return asks_for_rank(host) and host.construction.permutation
+
+    def build(self, host: Examined) -> Certificate:
+        """Undecided where the package builds another host than the checker, ResourceLimit where tracing takes more memory."""
+        entry, shape, m = host.construction, host.shape, host.m
+        if not shape.residual and host.M <= LOOKED_AT:
+            _require_specified(host)
         require_memory(
             600 * shape.words_at(shape.layers) + 5 * host.M, f"checking {host.name} at {shape}", host.max_memory
         )
         rank = tied_targets_dimension(shape) if shape.residual and entry.tied else host.M
         targets = "all untied" if entry.serves_untied(shape) else "all tied"
         return certificate("rank-permutation", shape, m, host.document, {}, rank=rank, targets=targets)
-    known = ", ".join(other.name for other in CONSTRUCTIONS.values() if other.permutation)
-    raise Undecided(
-        f"{entry.name} at {shape}, m = {m}: no two columns of R_all are equal, and the certificate kind for full rank is "
-        f"specified for {known} only"
-    )
 
 
-def _require_specified(host: Examined, matrix: SelectionMatrix) -> None:
+class ByRepeatedColumn:
+    """Other constructions of zeros and ones: two equal columns of R_all, or one that is zero."""
+
+    def can(self, host: Examined) -> bool:
+        return asks_for_rank(host)
+
+    def build(self, host: Examined) -> Certificate:
+        z = equal_columns(_matrix(host))
+        if z is not None:
+            return deficient(host, z)
+        known = ", ".join(other.name for other in CONSTRUCTIONS.values() if other.permutation)
+        raise Undecided(
+            f"{host.name} at {host.shape}, m = {host.m}: no two columns of R_all are equal, and the certificate kind for full "
+            f"rank is specified for {known} only"
+        )
+
+
+# --- {0,1} hosts -------------------------------------------------------------------------------------------
+
+
+def _matrix(host: Examined) -> SelectionMatrix:
+    """R_all of the host that the package builds."""
+    matrix = r_all(build_host(host.name, host.shape, host.m, max_memory=host.max_memory))
+    assert isinstance(matrix, SelectionMatrix)
+    return matrix
+
+
+def _require_specified(host: Examined) -> None:
     """Undecided unless the package's R_all is the permutation that the checker traces."""
     shape = host.shape
     numbers = shape.heads, shape.layers, shape.head_dim, shape.d_in, shape.d_out
-    rebuilt = checker.INDEX_HOSTS[host.construction.name](checker.Shape(*numbers, host.m))
+    rebuilt = checker.INDEX_HOSTS[host.name](checker.Shape(*numbers, host.m))
     rows = [
         np.arange(row, row + width)
         for runs, width in checker.traced(rebuilt, [shape.layers], stream=False)
         for row, _ in runs
     ]
-    found, columns = matrix.coordinates()
+    found, columns = _matrix(host).coordinates()
     if not np.array_equal(found[np.argsort(columns)], np.concatenate(rows)):
         raise Undecided(f"{host.name} at {shape} is built here with other matrices than the certificate format says")
 
@@ -145,43 +178,7 @@ def deficient(host: Examined, z: Vector) -> Certificate:
     return certificate("rank-deficient", host.shape, host.m, host.document, evidence)
 
 
-def tied_stream_relation(shape: Shape) -> Vector:
-    """z with R_all z = 0 for every tied host with a residual stream, L >= 2: the first columns of the words (0, ..., 0, 1) and
-    (1, 0, ..., 0) are equal. The target routed along the first, and that alone, is missed. NotDefined elsewhere."""
-    if not shape.residual or shape.layers < 2:
-        raise NotDefined(f"tied hosts lose words with a residual stream and L >= 2, got {shape}")
-    zeros = (0,) * (shape.layers - 1)
-    first, second = (column_index(shape, Column("OV", word, 0)) for word in ((*zeros, 1), (1, *zeros)))
-    return {first: 1, second: -1}
-
-
 # --- dense hosts -------------------------------------------------------------------------------------------
-
-
-def eliminated(host: Examined, source: DenseSource) -> Certificate:
-    """Full rank modulo a prime, or an exact kernel vector that elimination modulo a large prime leads to. Undecided where each
-    prime misleads, ResourceLimit before allocating."""
-    shape, m, M, witness, max_memory = host.shape, host.m, host.M, host.witness, host.max_memory
-    # a witness: R_all is eliminated in place, beside the inverse and, where rows are chosen, a copy of them
-    more = 8 * ((2 + (m > M)) * m * M + min(2 * m * M, 2**22) + 1000 * M) if witness else 0
-    source.require_room("rank of", more, max_memory)
-    tried, deficit = 0, False
-    for p in _primes(gfp.SMALL_PRIMES + (WITNESS_PRIMES if witness else gfp.DEFAULT_PRIMES)):
-        if deficit and p in gfp.SMALL_PRIMES:
-            continue
-        tried += 1
-        rank, evidence = _witness(source.r_all(p), p) if witness else _recomputed(source.r_all(p), p)
-        if rank == M:
-            return certificate("rank-modular", shape, m, host.document, evidence, rank=M)
-        deficit = rank < M - 1  # a random matrix loses two from its rank modulo p with probability about p^-4
-        if p > SEARCH_FROM:  # a small prime misleads too often to look for integers behind it
-            require_memory(8 * (6 * m * M + 4 * m * m), f"kernel of {source}", max_memory)
-            z = find_relation(source, source.r_all(p), p, max_memory=max_memory)
-            if z is not None:
-                return deficient(host, z)
-    raise Undecided(
-        f"{source} is rank-deficient modulo {tried} primes, which proves nothing, and no kernel vector was found"
-    )
 
 
 def _primes(usual: tuple[int, ...]) -> Iterator[int]:

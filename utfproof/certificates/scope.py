@@ -6,7 +6,7 @@ from typing import Any
 
 from utfproof.certificates.format import shape_of
 from utfproof.constructions import CONSTRUCTIONS
-from utfproof.shapes import column_at, matching_dimension
+from utfproof.shapes import matching_dimension
 from utfproof.util.notions import Hosts, Notion, Scope, Targets
 
 _TIED = {entry.name for entry in CONSTRUCTIONS.values() if entry.tied}
@@ -14,12 +14,21 @@ _TIED = {entry.name for entry in CONSTRUCTIONS.values() if entry.tied}
 
 INEQUALITY = "dimension"
 """The method of certificates whose arithmetic is an inequality of a written proof (docs/certificate-format.md, section 10)."""
-IDENTITY = "E is a rational function of the target, and the equations hold at a target drawn modulo a random prime"
-"""What certificates of kind `identity` show."""
-TABLES = "the host turns tables of a target into its queries, keys and outputs, at tables drawn modulo a random prime"
-"""What certificates of kind `gated-identity` show."""
-MOST_NAMED = 3
-"""Columns of a kernel vector that a line names: kind, head word and coordinate."""
+WORDS = {
+    "rank-permutation": "R_all is a permutation matrix (columns are different unit vectors)",
+    "rank-permutation, residual": "the columns of R_all that targets tell apart begin in different rows",
+    "recompute": "rank {rank} modulo the prime {prime}, to be recomputed",
+    "witness": "rank {rank} modulo the prime {prime}, with the inverse of a minor as witness",
+    "tied-kernel": "rank R_all = {rank}, and W_all z = 0 for every tied target and all z of its kernel",
+    "identity": "E is a rational function of the target, and the equations hold at a target drawn modulo a random prime",
+    "gated-identity": "the host turns tables of a target into its queries, keys and outputs, at tables drawn modulo a prime",
+    "dimension": "m = {m} is below {bound}",
+    "span": "the targets listed span more dimensions than m = {m}",
+    "null-vector": "an integer vector annihilates the products R_w",
+    "tied-target": "R_all z = 0 but W_all z is not zero for a tied target and an integer vector z",
+    "kernel-vector": "R_all z = 0 with {entries} nonzero entries",
+}
+"""What evidence shows, by its method, or by its kind where that has one."""
 
 
 def scope_of(document: dict[str, Any]) -> Scope:
@@ -51,35 +60,11 @@ def signature(document: dict[str, Any]) -> str:
 def in_words(document: dict[str, Any]) -> str:
     """The kind of a certificate about universality and what its evidence shows, in a line."""
     kind, claim, evidence, shape = document["kind"], document["claim"], document["evidence"], shape_of(document)
-    method, rank, m = evidence.get("method"), claim.get("rank"), document["shape"]["m"]
-    how = f"modulo the prime {evidence.get('prime')}, to be recomputed"
-    if method == "witness":
-        how = f"modulo the prime {evidence['prime']}, with the inverse of a minor as witness"
-    said = {
-        "rank-permutation": "R_all is a permutation matrix (columns are different unit vectors)",
-        "rank-modular": f"rank R_all = {rank} {how}",
-        "linear-test": f"the test matrix has full rank {rank} {how}",
-        "tied-kernel": f"rank R_all = {rank}, and W_all z = 0 for every tied target and each of "
-        f"{len(evidence.get('basis', ()))} vectors z that span its kernel",
-        "dimension": f"m = {m} is below the bound for every host",
-        "span": f"the targets listed span more dimensions than m = {m}",
-        "null-vector": "an integer vector annihilates the products R_w",
-        "tied-target": "R_all z = 0 but W_all z is not zero for a tied target and an integer vector z",
-        "kernel-vector": f"R_all z = 0 with {len(evidence.get('z', ()))} nonzero entries",
-    }
-    if kind == "rank-permutation" and shape.residual and claim["host"]["construction"] == "sparse":
-        return f"{kind}: every column of R_all begins in a row of its own"
-    if kind == "rank-permutation" and shape.residual:
-        unlike = f"the {rank} columns of R_all for words without the stream's letter are different unit vectors"
-        return f"{kind}: {unlike}, and the others repeat them"
-    if kind == "identity":
-        return f"{kind}: {IDENTITY}"
-    if kind == "gated-identity":
-        return f"{kind}: {TABLES}"
-    if kind == "rank-deficient" and method == "dimension":
-        return f"{kind}: m = {m} is below M = {matching_dimension(shape)}, the number of columns of R_all"
-    if method == "kernel-vector" and len(evidence["z"]) <= MOST_NAMED:
-        named = (column_at(shape, int(place)) for place, _ in evidence["z"])
-        columns = " and ".join(f"{c.kind}({', '.join(map(str, c.word))})[{c.coordinate}]" for c in named)
-        return f"{kind}: {said[method]} (columns {columns})"
-    return f"{kind}: {said[kind] if kind in said else said[method]}"
+    method = evidence.get("method", kind + ", residual" * (kind == "rank-permutation" and shape.residual))
+    bound = (
+        f"M = {matching_dimension(shape)}, the number of columns of R_all"
+        if kind == "rank-deficient"
+        else "the bound for every host"
+    )
+    facts = {"rank": claim.get("rank"), "prime": evidence.get("prime"), "m": document["shape"]["m"], "bound": bound}
+    return f"{kind}: {WORDS[method].format(**facts, entries=len(evidence.get('z', ())))}"

@@ -86,7 +86,7 @@ class ByTiedTargets:
                 f"to {KERNEL_ENTRIES} entries. Tied targets at {shape} span at least {spanned} dimensions, m = {m}"
             )
         every = [column_at(shape, c) for c in range(M)]
-        basis = kernel_basis(*exact_columns(source, every, host.max_memory))
+        basis = kernel_basis(*exact_columns(source, every))
         if not basis:
             raise Undecided(
                 f"R_all of {host.name} at {shape}, m = {m}, has full rank; no certificate kind says so here"

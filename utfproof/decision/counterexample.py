@@ -152,7 +152,7 @@ def counterexample(host: StoredHost, decision: HostDecision, *, max_memory: int 
             # independent modulo p: independent over the rationals, and E R_all = 0 there says E = 0
             return Counterexample(host.shape, min(set(range(host.M)) - set(profile.columns)))
     try:
-        found = find_relation(source, source.r_all(p), p, max_memory=max_memory)
+        found = find_relation(source, source.r_all(p), p)
     except ResourceLimit:  # the verdict holds without a named target
         return None
     return None if found is None else Counterexample(host.shape, refuted_column(host.shape, found), found)

@@ -9,17 +9,12 @@ from functools import cached_property
 
 from utfproof.certificates.dimensions import DIMENSION_ROWS, DimensionRow, dimension_certificate, least_square_root
 from utfproof.certificates.format import Certificate
-from utfproof.certificates.identities import (
-    IDENTITIES,
-    identity_certificate,
-    identity_size,
-    require_identity,
-)
+from utfproof.certificates.identities import IDENTITIES, identity_certificate
 from utfproof.certificates.lower_bounds import span_certificate, span_columns, span_dimension
 from utfproof.certificates.prover import certify
 from utfproof.certificates.scope import scope_of
 from utfproof.constructions import construction, pairs
-from utfproof.errors import NotDefined, Undecided
+from utfproof.errors import Undecided
 from utfproof.frontiers.questions import ALL, ALMOST_ALL, ANY, BOTH, TIED, UNTIED, E, Question
 from utfproof.shapes import Shape, linear_test_dimension, matching_dimension
 from utfproof.util.notions import Notion
@@ -130,23 +125,15 @@ def _spanned(notion: Notion, free: str | None) -> Bound:
 def identity_bound(name: str, question: Question, place: str, *, label: str = "", residual: bool = False) -> Bound:
     """A construction with an identity certificate."""
     entry = IDENTITIES[name]
-
-    def applies(shape: Shape) -> bool:
-        try:
-            require_identity(name, shape)
-        except NotDefined:
-            return False
-        return True
-
     return Bound(
         label or name,
         UPPER,
         question,
         entry.least_m,
-        applies,
+        lambda shape: _square(shape) and entry.defined(shape),
         place,
         lambda shape, value: identity_certificate(name, shape, value, tied_targets=question.targets == TIED),
-        lambda shape: identity_size(name, shape),
+        entry.least_m,
         residual=residual,
     )
 
