@@ -13,7 +13,7 @@ from utfproof.exact import rational
 from utfproof.matching import embed, w_all
 from utfproof.shapes import Shape, matching_dimension
 from utfproof.systems import AugmentedTarget, Universal, run_layers
-from utfproof.systems.biases import BiasedTarget, require_row_stochastic, with_scale
+from utfproof.systems.biases import BiasedTarget, require_row_stochastic
 from utfproof.util.arrays import exact
 from utfproof.util.notions import Notion
 from utfproof.weights import write_target
@@ -202,15 +202,6 @@ def test_identity_ends_and_mixed_numbers():
     x = exact(np.eye(2, dtype=int)[[0, 1, 1]])
     assert (target.augmented().forward(x, RationalAttention()) == target.forward(x, RationalAttention())).all()
     assert target.augmented().W_O[0, 0, -1, 0] == Fraction(1, 2)
-
-
-def test_the_scale_may_stand_in_the_queries():
-    case = (2, 2, 4, 3, 0, 3, 3)
-    target, x = biased(case, True, 9, floats=True), sentence(case, 5, floats=True)
-    folded = with_scale(target, 0.5)
-    expected = target.forward(x, SoftmaxAttention(scale="1/sqrt(d)"))
-    assert np.abs(folded.forward(x, SoftmaxAttention()) - expected).max() < 1e-13
-    assert np.abs(with_scale(folded, 0.5).forward(x, SoftmaxAttention()) - expected).max() > 1e-3
 
 
 def test_torch():

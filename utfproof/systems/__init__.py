@@ -24,7 +24,7 @@ import numpy as np
 from utfproof.attention import AttentionKernel, GivenAttention, RationalAttention, attend
 from utfproof.errors import MalformedInput, NotDefined
 from utfproof.shapes import Shape
-from utfproof.systems.mlp import MLP, same_mlp
+from utfproof.systems.mlp import MLP
 from utfproof.util.arrays import Array, brief, exact, eye, is_torch, namespace, one_line, to_numpy
 from utfproof.util.selection import SelectionMatrix
 
@@ -96,16 +96,19 @@ def _require(name: str, array: Any, expected: tuple[Any, ...]) -> None:
         raise MalformedInput(f"{name} holds {dtype}, expected real numbers")
 
 
-def _require_grid(name: str, grid: Any, lead: tuple[int, ...]) -> None:
-    """MalformedInput unless a parameter has so many layers and heads (tied: heads), and no more: the rest would be left out."""
-    rows = [grid]
-    for axis, size in zip(("layers", "heads")[-len(lead) :], lead, strict=True):
-        for row in rows:
+def _require_grid(name: str, grid: Any, lead: tuple[int, ...], size: tuple[Any, ...]) -> None:
+    """MalformedInput unless a parameter has so many layers and heads (tied: heads) of matrices of this size, and no more: the
+    rest would be left out."""
+    rows = {"": grid}
+    for axis, count in zip(("layers", "heads")[-len(lead) :], lead, strict=True):
+        for row in rows.values():
             if not hasattr(row, "__len__") or getattr(row, "shape", None) == ():
                 raise MalformedInput(f"{name} is of type {type(grid).__name__}, expected arrays by {axis}")
-            if len(row) != size:
-                raise MalformedInput(f"{name} has {len(row)} {axis}, expected {size}")
-        rows = [entry for row in rows for entry in row]
+            if len(row) != count:
+                raise MalformedInput(f"{name} has {len(row)} {axis}, expected {count}")
+        rows = {f"{place}, {i}".lstrip(", "): entry for place, row in rows.items() for i, entry in enumerate(row)}
+    for place, matrix in rows.items():
+        _require(f"{name}[{place}]", matrix, size)
 
 
 def _require_kernel(kernel: Any, shape: Shape, x: Array) -> None:
@@ -114,11 +117,9 @@ def _require_kernel(kernel: Any, shape: Shape, x: Array) -> None:
         raise MalformedInput(f"attention is {brief(kernel)}, expected a kernel such as SoftmaxAttention()")
     matrices: Any = getattr(kernel, "matrices", None)
     if isinstance(kernel, GivenAttention) and (matrices is not None or type(kernel) is GivenAttention):
-        _require_grid("attention", matrices, (shape.layers, shape.heads))
-        for matrix in (entry for row in matrices for entry in row):
-            _require("an attention matrix", matrix, (..., None, None))
-            if is_torch(matrix):  # NumPy's become what x is
-                _require_alike(x=x, attention=matrix)
+        _require_grid("attention", matrices, (shape.layers, shape.heads), (..., None, None))
+        for matrix in (entry for row in matrices for entry in row if is_torch(entry)):  # NumPy's become what x is
+            _require_alike(x=x, attention=matrix)
 
 
 def _require_alike(**arrays: Any) -> None:
@@ -273,26 +274,22 @@ class AugmentedTarget(Target):
         Target(self.shape, self.W_Q, self.W_K, self.W_Q, self.W_K.swapaxes(-1, -2), self.W_E, self.W_U)
 
 
-def prefix_stacks(target: Target, *, stream: bool | None = None) -> Iterator[Array]:
+def prefix_stacks(target: Target) -> Iterator[Array]:
     """W_E M_w for all words w of length 0, 1, ..., L in turn, [H^length, d_in, D] each, in lexicographic order (target's
-    arithmetic).
-
-    With a residual stream [(H+1)^length, d_in, D]; stream=False leaves out the words with the letter 0 all the same.
-    """
+    arithmetic). With a residual stream [(H+1)^length, d_in, D]."""
     products = target.embedding()[None]
-    passes_by = target.shape.residual if stream is None else stream
     yield products
     for layer in range(target.shape.layers):
         forms = [target.value_form(layer, head) for head in range(target.shape.heads)]
-        by_letter = [products] * passes_by + [products @ form for form in forms]
+        by_letter = [products] * target.shape.residual + [products @ form for form in forms]
         step = namespace(products).stack(by_letter, axis=1)
         products = step.reshape(-1, *step.shape[2:])
         yield products
 
 
-def prefix_products(target: Target, length: int, *, stream: bool | None = None) -> Array:
+def prefix_products(target: Target, length: int) -> Array:
     """The stack of words of one length, see `prefix_stacks`."""
-    return next(islice(prefix_stacks(target, stream=stream), length, None))
+    return next(islice(prefix_stacks(target), length, None))
 
 
 @one_line
@@ -324,22 +321,18 @@ class Universal:
     mlp: MLP | None = None
 
     def __post_init__(self) -> None:
-        grids = {"R_Q": self.R_Q, "R_K": self.R_K, "R_V": self.R_V, "R_Vo": self.R_Vo}
-        for name, grid in grids.items():
-            if grid is not None or name != "R_Vo":
-                _require_grid(name, grid, _lead(self.shape, self.tied))
-        for layer in range(1 if self.tied else self.shape.layers):
-            for head in range(self.shape.heads):
-                query, key, value = self.maps(layer, head)
-                label = f"[{head}]" if self.tied else f"[{layer}, {head}]"
-                _require("R_Q" + label, query, (self.m, self.shape.head_dim))
-                _require("R_K" + label, key, (self.m, self.shape.head_dim))
-                if self.R_Vo is None:
-                    _require("R_V" + label, value[0], (self.m, self.m))
-                else:
-                    inner = int(value[0].shape[-1])
-                    _require("R_Vv" + label, value[0], (self.m, inner))
-                    _require("R_Vo" + label, value[1], (inner, self.m))
+        m, d = self.m, self.shape.head_dim
+        grids: dict[str, tuple[Any, tuple[Any, ...]]] = {"R_Q": (self.R_Q, (m, d)), "R_K": (self.R_K, (m, d))}
+        if self.R_Vo is None:
+            grids["R_V"] = (self.R_V, (m, m))
+        else:
+            grids |= {"R_Vv": (self.R_V, (m, None)), "R_Vo": (self.R_Vo, (None, m))}
+        for name, (grid, size) in grids.items():
+            _require_grid(name, grid, _lead(self.shape, self.tied), size)
+        for layer, head in np.ndindex(1 if self.tied else self.shape.layers, self.shape.heads):
+            first, *rest = self.maps(layer, head).value
+            for second in rest:
+                _require(f"R_Vo[{layer}, {head}]", second, (int(first.shape[-1]), m))
         _require("U", self.U, (self.m, self.shape.d_out))
         if self.mlp is not None:
             self.mlp.require_fit(self.shape.layers, self.m)
@@ -389,15 +382,18 @@ def _same(first: Any, second: Any) -> bool:
 
 def same_parameters(first: Universal, second: Universal) -> bool:
     """Whether two hosts have equal matrices (values, not representation)."""
-    if (first.tied, first.m, first.shape) != (second.tied, second.m, second.shape):
-        return False
-    pairs = [(first.U, second.U)]
-    for layer, head in np.ndindex(1 if first.tied else first.shape.layers, first.shape.heads):
-        ours, theirs = first.maps(layer, head), second.maps(layer, head)
-        if len(ours.value) != len(theirs.value):
-            return False
-        pairs += [(ours.query, theirs.query), (ours.key, theirs.key), *zip(ours.value, theirs.value, strict=True)]
-    return same_mlp(first.mlp, second.mlp) and all(_same(*pair) for pair in pairs)
+
+    def parts(host: Universal) -> list[Any]:
+        layers = 1 if host.tied else host.shape.layers
+        maps = [host.maps(*place) for place in np.ndindex(layers, host.shape.heads)]
+        matrices = [matrix for query, key, value in maps for matrix in (query, key, *value)]
+        return [host.U, *matrices, *(host.mlp.arrays.values() if host.mlp is not None else ())]
+
+    def about(host: Universal) -> tuple[Any, ...]:
+        mlp = None if host.mlp is None else (host.mlp.activation, *host.mlp.arrays)
+        return host.tied, host.m, host.shape, mlp, host.R_Vo is None
+
+    return about(first) == about(second) and all(map(_same, parts(first), parts(second)))
 
 
 @one_line
@@ -424,10 +420,7 @@ class SharedAttentionUniversal:
         return _has_no_layers(self.R_V)
 
     def __post_init__(self) -> None:
-        _require_grid("R_V", self.R_V, _lead(self.shape, self.tied))
-        for layer in range(1 if self.tied else self.shape.layers):
-            for head in range(self.shape.heads):
-                _require(f"R_V of layer {layer}, head {head}", self.value(layer, head), (self.m, self.m))
+        _require_grid("R_V", self.R_V, _lead(self.shape, self.tied), (self.m, self.m))
 
     def value(self, layer: int, head: int) -> Any:
         """R_V of a head; layer and head count from 0."""

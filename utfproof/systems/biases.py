@@ -9,7 +9,7 @@ back as W_V, W_O of width d.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -51,7 +51,7 @@ class BiasedTarget:
 
     constant: c [d_in] with X c = 1 for every valid input; None is ones, right for one-hots. With a token's and a position's
     one-hot side by side it is ones on the token's rows and zeros on the position's. The shape says whether there is a
-    residual stream. A scale of the logits belongs to the kernel, or to W_Q and b_Q (`with_scale`).
+    residual stream. A scale of the logits belongs to the kernel, or to W_Q and b_Q.
     Raises MalformedInput naming the tensor whose shape does not fit.
     """
 
@@ -72,24 +72,21 @@ class BiasedTarget:
     mlp: Any = None
 
     def __post_init__(self) -> None:
-        shape, D = self.shape, self.without_biases().width
+        shape, D = self.shape, self.without_biases().width  # which checks the weights
         if self.mlp is not None:
             self.mlp.require_fit(shape.layers, D)
             if not shape.residual:
                 raise MalformedInput(f"targets with MLPs have a residual stream; {shape} has none (residual=True)")
-        lead, d = (shape.layers, shape.heads), shape.head_dim
-        for name, expected in (
-            ("b_Q", (*lead, d)),
-            ("b_K", (*lead, d)),
-            ("b_V", (*lead, d)),
-            ("b_O", (shape.layers, D)),
-            ("b_E", (D,)),
-            ("b_U", (shape.d_out,)),
-            ("constant", (shape.d_in,)),
-        ):
+        for name, expected in self._sizes.items():
             array = getattr(self, name)
             if array is not None and tuple(array.shape) != expected:
                 raise MalformedInput(f"{name} has shape {list(array.shape)}, expected {list(expected)}")
+
+    @property
+    def _sizes(self) -> dict[str, tuple[int, ...]]:
+        shape, D = self.shape, self.width
+        sizes = dict.fromkeys(("b_Q", "b_K", "b_V"), (shape.layers, shape.heads, shape.head_dim))
+        return {**sizes, "b_O": (shape.layers, D), "b_E": (D,), "b_U": (shape.d_out,), "constant": (shape.d_in,)}
 
     @classmethod
     def plain(cls, target: Target) -> BiasedTarget:
@@ -113,12 +110,7 @@ class BiasedTarget:
     def bias(self, name: str) -> Array:
         """A bias by its name, zeros where it is None."""
         array = getattr(self, name)
-        if array is not None:
-            return array
-        shape, D = self.shape, self.width
-        lead = (shape.layers, shape.heads, shape.head_dim)
-        sizes = {"b_O": (shape.layers, D), "b_E": (D,), "b_U": (shape.d_out,)}
-        return zeros(self.W_Q, *sizes.get(name, lead))
+        return zeros(self.W_Q, *self._sizes[name]) if array is None else array
 
     def constant_vector(self) -> Array:
         """c [d_in]."""
@@ -181,9 +173,3 @@ class BiasedTarget:
             W_E=hstack([W_E + c[:, None] * self.bias("b_E"), c[:, None]]),
             W_U=under(W_U, row(self.bias("b_U"))),
         )
-
-
-def with_scale(target: BiasedTarget, scale: Any) -> BiasedTarget:
-    """The same target with the scale of its logits in W_Q and b_Q, to be run by kernels of scale 1."""
-    b_Q = None if target.b_Q is None else target.b_Q * scale
-    return replace(target, W_Q=target.W_Q * scale, b_Q=b_Q)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from utfproof.errors import MalformedInput, NotDefined, choose
-from utfproof.util.arrays import Array, is_exact, is_torch, one_line, to_numpy, zeros
+from utfproof.util.arrays import Array, is_exact, is_torch, one_line, zeros
 
 MULTIPLYING = ("relu", "silu", "gelu", "gelu-tanh")
 """Activations g with g(z) - g(-z) = z, so that g(a) b - g(-a) b = a b: gated hosts multiply by them. `activated` knows no
@@ -125,15 +125,3 @@ class MLP:
         else:
             hidden = activated(self.activation, x @ self.part("W_gate", layer) + self.part("b_gate", layer)) * hidden
         return hidden @ self.part("W_out", layer) + self.part("b_out", layer)
-
-
-def same_mlp(first: MLP | None, second: MLP | None) -> bool:
-    """Whether two MLPs have the same activation and equal tensors, or neither is there."""
-    if first is None or second is None:
-        return first is second
-    ours, theirs = first.arrays, second.arrays
-    return (
-        first.activation == second.activation
-        and ours.keys() == theirs.keys()
-        and all(np.array_equal(to_numpy(ours[name]), to_numpy(theirs[name])) for name in ours)
-    )

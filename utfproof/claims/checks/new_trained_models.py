@@ -16,7 +16,6 @@ from utfproof.claims.small_models import BIASES, array, biased_target, both, one
 from utfproof.constructions import build_host
 from utfproof.matching import embed
 from utfproof.shapes import Shape, matching_dimension
-from utfproof.systems.biases import with_scale
 
 PLACES = [
     ((1, 1, 1, 1), 1),
@@ -86,7 +85,7 @@ def scale(_: Run) -> Iterator[Instance | Figure]:
         for shape in both(entry):
             target, m = biased_target(shape, 2, 4), matching_dimension(shape)
             x, host = one_hots([0, shape.d_in - 1, 0], shape.d_in), build_host("sparse", shape, m)
-            held = with_scale(target, factor)
+            held = replace(target, W_Q=target.W_Q * factor, b_Q=target.b_Q * factor)
 
             def scaled(queries: plain.Rows, *rest: Any, factor: Fraction = factor) -> plain.Rows:
                 return plain.rational_attention([[factor * v for v in row] for row in queries], *rest)
