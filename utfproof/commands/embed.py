@@ -164,5 +164,5 @@ def _rows(found: Embedding) -> dict[str, Any]:
         "method": found.method,
         **({"rank R_all": f"{found.rank} of M = {found.columns}"} if found.rank is not None else {}),
         **({"condition": f"{estimated}{found.condition:.3g}"} if found.condition is not None else {}),
-        **({"relative_residual": f"{found.relative_residual:.3g}"} if found.relative_residual is not None else {}),
+        **({"relative residual": f"{found.relative_residual:.3g}"} if found.relative_residual is not None else {}),
     }

@@ -214,21 +214,21 @@ def _notes(found: Found, document: dict[str, Any]) -> list[str]:
         f"m proved … m reached{paper}: no host below the first number, a host at the second; one number: exact.",
         *(["Functional lower bounds are about all real inputs; one-hot tokens may need less."] * functional),
         *([f"{GATED} No lower bound here is about them."] if "gated_mlps" in document else []),
-        f"{sides['certificate']} sides have a certificate ({document['certificates']} certificates), "
-        f"{sides['m ≥ 1']} say no more than m ≥ 1.",
+        f"{sides['certificate']} numbers have a certificate ({document['certificates']} certificates)"
+        + (f"; {sides['m ≥ 1']} lower bounds are 1, the trivial one." if sides["m ≥ 1"] else "."),
     ]
     if sides.get("proof"):
         bounds = [side.bound for _, side in _sides(found, "proof")]
         claims = sorted({bound.claim for bound in bounds if bound is not None and bound.claim})
         notes.append(
-            f"† {sides['proof']} sides by a written proof, without a certificate (--json names its page"
+            f"† {sides['proof']} numbers by a written proof, without a certificate (--json names its page"
             + (f"; checked by utfproof verify: {', '.join(claims)})." if claims else ").")
         )
     if any(entry.impossible is not None for entry in found.entries):
         notes.append("none: no host of any m serves these targets.")
     if sides["formula"]:
         notes.append(
-            f"* {sides['formula']} sides by formula alone: the certificate would be too large; the same construction is "
+            f"* {sides['formula']} numbers by formula alone: the certificate would be too large; the same construction is "
             "certified at smaller shapes."
         )
     refuted = [(e.paper, e.question.notion) for e in found.entries if e.paper_refuted and e.paper is not None]

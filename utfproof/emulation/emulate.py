@@ -45,8 +45,8 @@ class Emulation(Result):
         return {
             "result": _verdict(self.report),
             "shape": f"{self.host.shape}, target width {self.width}, m = {self.host.m}",
-            "runs": f"{self.trials} {'tied ' * self.tied}target{plural}, contexts {list(self.contexts)}, "
-            f"attention {list(self.attention)}",
+            "runs": f"{self.trials} {'tied ' * self.tied}target{plural}, contexts {', '.join(map(str, self.contexts))}, "
+            f"attention {', '.join(self.attention)}",
             **_figures(self.report),
         }
 
