@@ -122,7 +122,7 @@ def _of_model(found: Embedded, output: Path) -> Outcome:
         found.save(output)
     written = str(output) if found.agrees else None
     document = {
-        **_document(found.found, found.host),
+        **_document(found.embedding, found.host),
         "verdict": found.verdict,
         "model": model.title,
         "vocabulary": model.vocabulary,
@@ -138,7 +138,7 @@ def _of_model(found: Embedded, output: Path) -> Outcome:
         "model": f"{model.vocabulary} tokens, {positions}, width {width} and one for a constant coordinate",
         "shape": f"{model.shape}, m = {found.host.m}",
         "read as": model.title,
-        **_rows(found.found),
+        **_rows(found.embedding),
         **comparison_rows(model, found.agreement, tolerance),
         "embedding": written or "none",
     }

@@ -36,7 +36,7 @@ TRIALS = 16
 class Embedded:
     """A host with the E under which it was found to act as the model, compared with the model's outputs.
 
-    name: the host's; made_for: metadata of E about the host; found: how E was solved for.
+    name: the host's; made_for: metadata of E about the host; embedding: how E was solved for.
     """
 
     model: Reading
@@ -45,7 +45,7 @@ class Embedded:
     E: np.ndarray
     agreement: Agreement
     made_for: dict[str, str]
-    found: Embedding
+    embedding: Embedding
     tolerance: float = AGREEMENT
 
     @property
@@ -66,7 +66,7 @@ class Embedded:
         if not self.agrees:
             by = self.agreement.relative_difference
             return f"the outputs differ, by {by:.3g} relative: no embedding is written"
-        return f"the host acts as {self.model.acted_as(self.found.notion.value)}"
+        return f"the host acts as {self.model.acted_as(self.embedding.notion.value)}"
 
     def save(self, path: Path | str) -> Path:
         """Write E with its metadata. MalformedInput where the outputs differ."""
