@@ -109,10 +109,6 @@ class ModelAttention:
             if layer.rope_base is not None and head_dim % 2:
                 raise MalformedInput(f"the attention rotates pairs, of heads of dimension {head_dim}")
 
-    def in_blocks(self, blocks: int) -> ModelAttention:
-        """For a host that has `blocks` layers in the place of each of the model's."""
-        return ModelAttention(tuple(layer for layer in self.layers for _ in range(blocks)))
-
     def simplest(self) -> SoftmaxAttention | ModelAttention:
         """A SoftmaxAttention where all layers are the same one."""
         plain = {layer.plain for layer in self.layers}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
@@ -105,22 +104,13 @@ class Comparison:
 
 @dataclass(frozen=True, eq=False)
 class Coverage:
-    """sequences: how many; lengths: theirs; tokens [V]: whether each one stands in some sequence; batch: most sequences that
-    were asked at once."""
+    """sequences: how many; lengths: theirs, sorted; tokens [V]: whether each one stands in some sequence; batch: most sequences
+    that were asked at once."""
 
     sequences: int
     lengths: tuple[int, ...]
     tokens: np.ndarray
     batch: int
-
-    @staticmethod
-    def of(given: Iterable[np.ndarray], vocabulary: int, batch: int) -> Coverage:
-        """Of tokens [n]."""
-        seen, lengths = np.zeros(vocabulary, dtype=bool), []
-        for tokens in given:
-            seen[tokens] = True
-            lengths.append(len(tokens))
-        return Coverage(len(lengths), tuple(sorted(set(lengths))), seen, batch)
 
     def words(self) -> str:
         """For people."""

@@ -12,7 +12,7 @@ import numpy as np
 from utfproof.constructions import CONSTRUCTIONS, build_host
 from utfproof.errors import MalformedInput
 from utfproof.matching import Embedding, embed
-from utfproof.models.attention import Kernel, write_kernel
+from utfproof.models.attention import Kernel, ModelAttention, write_kernel
 from utfproof.models.comparison import AGREEMENT, Agreement, Comparison
 from utfproof.models.exporting import write_module
 from utfproof.models.probes import random_sequences
@@ -171,7 +171,8 @@ def embed_model(
 
 def host_kernel(model: Reading, host: Universal) -> Kernel:
     """The model's attention in the layers of a host, which may have several in the place of one of the model's."""
-    return model.attention.in_blocks(host.shape.layers // model.shape.layers).simplest()
+    blocks = range(host.shape.layers // model.shape.layers)
+    return ModelAttention(tuple(layer for layer in model.attention.layers for _ in blocks)).simplest()
 
 
 def compare(model: Reading, host: Universal, E: np.ndarray, sequences: Sequence[np.ndarray]) -> Agreement:

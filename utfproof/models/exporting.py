@@ -8,6 +8,7 @@ float64.
 from __future__ import annotations
 
 import math
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -164,11 +165,6 @@ def _layers(kernel: Kernel, shape: Shape) -> tuple[LayerAttention, ...]:
     return layers
 
 
-def _constants(layer: LayerAttention) -> dict[str, Any]:
-    """What the module's text says about a layer; its bias stands in the safetensors file."""
-    return {"causal": layer.causal, "window": layer.window, "cap": layer.cap, "bias": layer.bias is not None}
-
-
 def _arrays(host: Universal, layers: tuple[LayerAttention, ...]) -> dict[str, np.ndarray]:
     """The host's parameters and the tables of its attention, by the names that the module's text has."""
     shape, arrays = host.shape, _stored("U", (host.U,))
@@ -220,6 +216,7 @@ def write_module(
     require_memory(24 * shape.d_in * host.m, f"exporting a host at {shape}, m = {host.m},", max_memory)
     arrays = {"E": np.asarray(E, dtype=np.float64), **_arrays(host, layers)}
     arrays |= {"ids": ids.astype(np.int64)} if ids is not None else {}
+    by = ({**asdict(layer), "bias": layer.bias is not None} for layer in layers)
     text = TEMPLATE.format(
         head=HEAD,
         d_in=shape.d_in,
@@ -235,7 +232,7 @@ def write_module(
         positions=positions,
         longest=min([n for n in (positions, context, *tables) if n], default=None),
         scale=kernel.factor(shape.head_dim) if isinstance(kernel, SoftmaxAttention) else 1.0,
-        attention="[\n    " + ",\n    ".join(repr(_constants(layer)) for layer in layers) + ",\n]",
+        attention="[\n    " + ",\n    ".join(map(repr, by)) + ",\n]",
     )
     weights = path.with_suffix(".safetensors")
     write_bytes(weights, save({name: np.ascontiguousarray(array) for name, array in arrays.items()}))

@@ -75,7 +75,7 @@ def import_model(
     L, H, _, d = arrays["W_Q"].shape
     layer = LayerAttention(said.get("attention_dir") != "bidirectional", _number(file, said, "window") or None)
     _require_masks(file, layer)
-    facts = {"attention": layer.words(), **{name: _shown(said, name) for name in ("residual", *layout.asked)}}
+    facts = {name: said.get(name, "as usual (assumed: not in the file)") for name in ("residual", *layout.asked)}
     return Reading(
         layout.title,
         biased_target(arrays, np.full((L, H), d**-0.5), said["residual"] == "true"),
@@ -83,7 +83,7 @@ def import_model(
         len(arrays["W_E"]),
         len(arrays["W_pos"]),
         context=max(ANY_LENGTH, (layer.window or 0) + 1),
-        facts=facts,
+        facts={"attention": layer.words(), **facts},
         unknown=tuple(name for name in layout.asked if name not in said),
     )
 
@@ -114,12 +114,6 @@ def _number(file: TensorFile, said: dict[str, str], name: str) -> int | None:
     if text is not None and not (text.isdecimal() and len(text) < 9):
         raise file.refuse(f"{name} is {text[:40]}, expected a whole number")
     return None if text is None else int(text)
-
-
-def _shown(said: dict[str, str], name: str) -> str:
-    """A fact for people."""
-    plain = {"0": "none", "true": "yes", "false": "no"}
-    return plain.get(said[name], said[name]) if name in said else "as usual (assumed: not in the file)"
 
 
 def _require_masks(file: TensorFile, layer: LayerAttention) -> None:

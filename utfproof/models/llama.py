@@ -11,7 +11,6 @@ import numpy as np
 from utfproof.attention import SoftmaxAttention
 from utfproof.constructions.llama import RHO, Block, LlamaClass, LlamaHost, LlamaLike, llama_host
 from utfproof.errors import MalformedInput
-from utfproof.models.live import SINGLE
 from utfproof.models.modules import callers_code, in_float64, live_tensors, module_outputs, require_module
 from utfproof.models.tensors import Claims
 from utfproof.util.arrays import one_line
@@ -19,6 +18,8 @@ from utfproof.util.arrays import one_line
 BOUND = 8.0
 """Operator norms that a host is made for unless the caller says otherwise."""
 SEQUENCES = 24
+SINGLE = 1e-5
+"""Outputs that are computed in float32 differ by less."""
 
 
 @one_line
@@ -79,9 +80,8 @@ def embed_llama(
     apart = np.zeros(3)
     for length in np.unique(np.linspace(1, context, SEQUENCES).astype(int)):
         tokens = rng.integers(0, len(reading.embedding), length)
-        outputs = [reading.outputs(tokens), model.outputs(tokens), forward(tokens[None])[0]]
-        size = np.abs(outputs[0]).max()
-        apart = np.maximum(apart, [np.abs(outputs[i] - outputs[j]).max() / size for i, j in ((0, 1), (1, 2), (0, 2))])
+        read, ours, own = reading.outputs(tokens), model.outputs(tokens), forward(tokens[None])[0]
+        apart = np.maximum(apart, [np.abs(x).max() / np.abs(read).max() for x in (read - ours, ours - own, own - read)])
     name = type(module).__name__
     if not apart[2] <= SINGLE:
         raise MalformedInput(f"{name} was read as another function than it computes: outputs differ by {apart[2]:.3g}")

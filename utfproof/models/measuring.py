@@ -20,7 +20,7 @@ def measured_attention(queries: np.ndarray, keys: np.ndarray, call: Any) -> tupl
     """
     products, logits = queries @ keys.swapaxes(-1, -2), call.logits.double().numpy()
     seen = logits > HIDDEN
-    causal, window = _mask(seen)
+    causal, window, hidden = _mask(seen)
     cap = None
     if call.capped is not None:
         inner, outer = (x.double().numpy().reshape(logits.shape) for x in call.capped)
@@ -29,28 +29,20 @@ def measured_attention(queries: np.ndarray, keys: np.ndarray, call: Any) -> tupl
         cap = float(f"{logits[at] / outer[at]:.12g}") if shown[at] else None
         logits = inner * (cap or 1.0)
     scale, bias = _affine(products, logits, seen)
-    hidden = _hidden(seen, causal, window)
-    if hidden is not None:
+    if hidden.any():
         bias = np.where(hidden, -np.inf, 0.0 if bias is None else bias)
     return LayerAttention(causal, window, cap, bias), scale
 
 
-def _mask(seen: np.ndarray) -> tuple[bool, int | None]:
-    """causal and window of the keys that are seen [B, H, n, n]: at most these are."""
-    n = seen.shape[-1]
-    distance = np.arange(n)[:, None] - np.arange(n)[None]
-    causal = not seen[..., distance < 0].any()
-    reach = int(np.abs(distance)[seen.any(axis=(0, 1))].max(initial=0)) + 1
-    return causal or n == 1, reach if reach < n else None
-
-
-def _hidden(seen: np.ndarray, causal: bool, window: int | None) -> np.ndarray | None:
-    """The keys [H, n, n] that a mask of positions hides beside these; None where there are none."""
-    places = np.arange(seen.shape[-1])
+def _mask(seen: np.ndarray) -> tuple[bool, int | None, np.ndarray]:
+    """causal and window of the keys that are seen [B, H, n, n], and the keys [H, n, n] that other masks hide."""
+    places, shown = np.arange(seen.shape[-1]), np.asarray(seen.any(axis=0))
+    distance = places[:, None] - places
+    causal = not shown[:, distance < 0].any()
+    reach = int(np.abs(distance)[shown.any(axis=0)].max(initial=0)) + 1
+    window = reach if reach < len(places) else None
     usual = visible(places, places, causal=causal, window=window)
-    hidden: np.ndarray = np.logical_not(seen.any(axis=0))
-    hidden = hidden if usual is None else np.logical_and(hidden, usual)
-    return hidden if hidden.any() else None
+    return causal, window, np.logical_not(shown) & (True if usual is None else usual)
 
 
 def _affine(products: np.ndarray, logits: np.ndarray, seen: np.ndarray) -> tuple[np.ndarray, np.ndarray | None]:

@@ -93,17 +93,16 @@ class Reading:
 
     def acted_as(self, notion: str) -> str:
         """What a host that gives its outputs acts as, by this notion, and on which evidence."""
-        if self.witness is None:
+        if self.witness is None or self.coverage is None:
             read = "these matrices" if self.title == BY_MATRICES else "this reading of the file"
             return f"{read}, by {notion}; nothing here compares the reading with the model"
-        seen = "" if self.coverage is None else f" on {self.coverage.words()}"
         what = "the model"
         if self.ids is not None:
             what = (
                 f"{self.title} for sequences of at most {self.positions} of {self.vocabulary} tokens (position i reads the row "
                 "of E for its token and i)"
             )
-        return f"{what}, by {notion}: compared with {self.witness}{seen}"
+        return f"{what}, by {notion}: compared with {self.witness} on {self.coverage.words()}"
 
     def original(self, tokens: np.ndarray) -> np.ndarray:
         """Logits [n, d_out] of tokens [n] as the model was read."""

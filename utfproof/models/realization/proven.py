@@ -20,7 +20,6 @@ from utfproof.systems import Target, Universal
 
 DIGITS = 12
 """Decimal places of a proven error, relative to the largest output."""
-Maps = list[list[tuple[np.ndarray, np.ndarray, np.ndarray]]]
 
 
 class GivenInputs:
@@ -40,27 +39,20 @@ class GivenInputs:
         self.scale = float(enclose(silent, target, E, self.inputs[at], kernel, self.digits).lower) or 1.0
 
     def _project(self) -> None:
-        """T' and T in float64."""
-        shape = self.target.shape
-        self.W_E, self.W_U = (np.asarray(W) for W in (self.target.embedding(), self.target.unembedding()))
-        self.maps: Maps = [
-            [
-                (*self.target.parameters(layer, head)[:2], np.asarray(self.target.value_form(layer, head)))
-                for head in range(shape.heads)
-            ]
-            for layer in range(shape.layers)
-        ]
+        """T' and T in float64, with the target's maps [L, H, D, ...]."""
+        target, L, H = self.target, self.target.shape.layers, self.target.shape.heads
+        self.W_E, self.W_U = (np.asarray(W) for W in (target.embedding(), target.unembedding()))
+        held = [[(*target.parameters(t, h)[:2], target.value_form(t, h)) for h in range(H)] for t in range(L)]
+        self.W_Q, self.W_K, self.M = (np.array([[maps[i] for maps in heads] for heads in held]) for i in range(3))
         rows = []
         for X in self.inputs:
-            stream = X @ self.W_E
-            rows.append(stream)
-            for layer, heads in enumerate(self.maps):
-                added = np.zeros_like(stream)
+            rows.append(X @ self.W_E)
+            for layer, heads in enumerate(held):
+                stream = rows[-1]
+                rows.append(stream if target.shape.residual else np.zeros_like(stream))
                 for head, (W_Q, W_K, M) in enumerate(heads):
                     pattern = self.kernel(stream @ W_Q, stream @ W_K, np.arange(len(X)), layer=layer, head=head)
-                    added += pattern @ stream @ M
-                stream = stream + added if shape.residual else added
-                rows.append(stream)
+                    rows[-1] = rows[-1] + pattern @ stream @ M
         S, C = np.concatenate(rows), self._readers()
         U, sizes, V = np.linalg.svd(S @ C, full_matrices=False)
         self.rank = max(1, int((sizes > 1e-12 * sizes[0]).sum()))
@@ -71,9 +63,9 @@ class GivenInputs:
     def _readers(self) -> np.ndarray:
         """C [D, D]: a square root of the readers' Gramian."""
         total = gramian = self.W_U @ self.W_U.T
-        for heads in reversed(self.maps):
-            later = gramian if self.target.shape.residual else np.zeros_like(gramian)
-            gramian = later + sum(W_Q @ W_Q.T + W_K @ W_K.T + M @ gramian @ M.T for W_Q, W_K, M in heads)
+        for W_Q, W_K, M in zip(self.W_Q[::-1], self.W_K[::-1], self.M[::-1], strict=True):
+            read = sum(W @ W.swapaxes(-1, -2) for W in (W_Q, W_K)) + M @ gramian @ M.swapaxes(-1, -2)
+            gramian = read.sum(axis=0) + (gramian if self.target.shape.residual else 0)
             total = gramian if self.target.shape.residual else total + gramian
         values, vectors = np.linalg.eigh(total)
         root: np.ndarray = vectors * np.sqrt(np.clip(values, 0, None))
@@ -82,9 +74,8 @@ class GivenInputs:
     def host(self, m: int) -> tuple[Universal, np.ndarray]:
         """The host of m dimensions (at most the rank), and E [d_in, m]."""
         left, right = self.left[:m], self.right[:, :m]
-        R_Q, R_K = (np.array([[left @ maps[i] for maps in heads] for heads in self.maps]) for i in range(2))
-        R_V = np.array([[left @ M @ right for _, _, M in heads] for heads in self.maps])
-        return Universal(self.target.shape, m, R_Q, R_K, R_V, left @ self.W_U), self.W_E @ right
+        maps = left @ self.W_Q, left @ self.W_K, left @ self.M @ right
+        return Universal(self.target.shape, m, *maps, left @ self.W_U), self.W_E @ right
 
     def error(self, host: Universal, E: np.ndarray) -> float:
         """At least max |UTF(X, E) - T(X)| over these inputs, over `scale`."""
