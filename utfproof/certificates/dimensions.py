@@ -36,7 +36,7 @@ class DimensionRow:
     """A row of the tables of section 10.1: no host of fewer dimensions than least(shape) serves these targets.
 
     where: the shapes at which it is proved. page: the proof, in docs/proofs. every: "tied host" where the bound is proved for
-    tied hosts only. residual: about shapes with a residual stream, and no others.
+    tied hosts only. residual: about shapes with a residual stream, and no others. theorem: the one in proofs/ that says so.
     """
 
     name: str
@@ -48,6 +48,7 @@ class DimensionRow:
     where: Callable[[Shape], bool]
     every: str = "host"
     residual: bool = False
+    theorem: str = ""
 
     def applies(self, shape: Shape) -> bool:
         """Whether the bound is proved at this shape."""
@@ -281,7 +282,19 @@ def _functional(rows: tuple[DimensionRow, ...]) -> Iterator[DimensionRow]:
 
 
 _PROVED = (*_rows(), *_residual_rows())
-DIMENSION_ROWS: tuple[DimensionRow, ...] = (*_PROVED, *_functional(_PROVED))
+_THEOREMS = {
+    ("M", ALL_UNTIED, None, False): "Decision.matching_lower_bound",
+    ("M", ALL_TIED, None, False): "Decision.tied_targets_lower_bound",
+    ("M", ALL_UNTIED, None, True): "ResidualDecision.res_lower_bound",
+    ("narrow heads", ALL_UNTIED, None, False): "NarrowHeads.narrow_least",
+    ("words", ALL_UNTIED, E_FREE, False): "SharedBounds.fixed_unembedding_bound",
+    ("words", ALL_UNTIED, BOTH, False): "SharedBounds.free_bound",
+}
+"""By name, targets, what is free, and the residual stream."""
+DIMENSION_ROWS: tuple[DimensionRow, ...] = tuple(
+    replace(row, theorem=_THEOREMS.get((row.name, row.targets, row.free, row.residual), ""))
+    for row in (*_PROVED, *_functional(_PROVED))
+)
 """Every bound by the arithmetic of section 10.1."""
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import Counter
 from functools import partial
 from pathlib import Path
 from textwrap import fill
@@ -43,8 +43,8 @@ def frontier(
 ) -> Outcome:
     """Show the least m that is proved and reached, for each notion.
 
-    Every number has a certificate (--certificates, then: utfproof check DIR), but those marked * and †. For * it would be
-    too large; † rests on a written proof. --json names the bound, its page and its certificate for every number.
+    A number without a mark is proved in Coq or checked by its certificate (--certificates DIR, then: utfproof check DIR).
+    † cites a written proof. For * the certificate would be too large. --json names bound, page and certificate of each.
 
     Example: utfproof frontier --heads 1..4 --layers 1..6 --notion shared-attention --certificates proofs/
     """
@@ -98,13 +98,13 @@ def _side(side: Side | None, entry: FrontierEntry) -> dict[str, Any] | None:
 
     if side is None:
         return None
-    document: dict[str, Any] = {"m": side.value, "status": side.status}
+    document: dict[str, Any] = {"m": side.value, "status": side.status, "rests_on": side.rests_on}
     if side is entry.impossible and side.status != "certificate":
         del document["m"]  # no host of any dimension will do; a certificate is about one that can be written for any
     if side.bound is not None:
         document |= {"bound": side.bound.name, "proves": str(side.bound.question), "place": side.bound.place}
-        if side.bound.claim:
-            document["claim"] = side.bound.claim
+        names = {"claim": side.bound.claim, "theorem": side.bound.theorem}
+        document |= {name: value for name, value in names.items() if value}
         if side.status == "certificate":
             document["file"] = file_name(side.bound, entry.shape)
     return document
@@ -137,7 +137,8 @@ def _document(found: Found, files: list[str], picture: str | None) -> dict[str, 
         **_gated(found),
         "entries": entries,
         "certificates": len(found.certified),
-        "sides": {status: found.count(status) for status in _statuses(found)},
+        "sides": Counter(side.status for side in found.sides),
+        "rests_on": Counter(side.rests_on for side in found.sides if side.rests_on),
         "files": files,
         "plot": picture,
     }
@@ -172,11 +173,6 @@ def _gated(found: Found) -> dict[str, Any]:
     return {"gated_mlps": rows} if rows else {}
 
 
-def _statuses(found: Found) -> list[str]:
-    proofs = found.count("proof") or any(entry.shape.residual for entry in found.entries)
-    return ["certificate", "formula", *(["proof"] if proofs else []), "m ≥ 1"]
-
-
 # --- for people ----------------------------------------------------------------------------------------------
 
 
@@ -202,10 +198,10 @@ def _print(found: Found, document: dict[str, Any]) -> None:
 
 
 def _notes(found: Found, document: dict[str, Any]) -> list[str]:
-    """The lines below the tables: their signs, and how many numbers are of which kind."""
+    """The lines below the tables: their signs, and what the numbers rest on."""
     from utfproof.frontiers.words import GATED
 
-    sides = document["sides"]
+    basis = document["rests_on"]
     single = "side_by_side" in document
     told = not single and any(entry.paper is not None or not entry.shape.residual for entry in found.entries)
     functional = any(entry.question.notion is Notion.FUNCTIONAL for entry in found.entries)
@@ -214,21 +210,16 @@ def _notes(found: Found, document: dict[str, Any]) -> list[str]:
         f"m proved … m reached{paper}: no host below the first number, a host at the second; one number: exact.",
         *(["Functional lower bounds are about all real inputs; one-hot tokens may need less."] * functional),
         *([f"{GATED} No lower bound here is about them."] if "gated_mlps" in document else []),
-        f"{sides['certificate']} numbers have a certificate ({document['certificates']} certificates)"
-        + (f"; {sides['m ≥ 1']} lower bounds are 1, the trivial one." if sides["m ≥ 1"] else "."),
+        f"{basis['proved']} numbers are proved in Coq, {basis['checked']} checked by a certificate, {basis['cited']} cited "
+        f"(†: from a written proof, which --json names). --certificates writes {document['certificates']} certificates.",
     ]
-    if sides.get("proof"):
-        bounds = [side.bound for _, side in _sides(found, "proof")]
-        claims = sorted({bound.claim for bound in bounds if bound is not None and bound.claim})
-        notes.append(
-            f"† {sides['proof']} numbers by a written proof, without a certificate (--json names its page"
-            + (f"; checked by utfproof verify: {', '.join(claims)})." if claims else ").")
-        )
+    if claims := sorted({side.bound.claim for side in found.sides if side.bound is not None and side.bound.claim}):
+        notes.append(f"utfproof verify tests what is cited: {', '.join(claims)}.")
     if any(entry.impossible is not None for entry in found.entries):
         notes.append("none: no host of any m serves these targets.")
-    if sides["formula"]:
+    if formulas := document["sides"]["formula"]:
         notes.append(
-            f"* {sides['formula']} numbers by formula alone: the certificate would be too large; the same construction is "
+            f"* {formulas} numbers by formula alone: the certificate would be too large; the same construction is "
             "certified at smaller shapes."
         )
     refuted = [(e.paper, e.question.notion) for e in found.entries if e.paper_refuted and e.paper is not None]
@@ -240,14 +231,6 @@ def _notes(found: Found, document: dict[str, Any]) -> list[str]:
         }
         notes += sorted(said)
     return notes
-
-
-def _sides(found: Found, status: str) -> Iterator[tuple[FrontierEntry, Side]]:
-    """The sides of this status, each with its entry."""
-    for entry in found.entries:
-        for side in (entry.proved, entry.reached):
-            if side is not None and side.status == status:
-                yield entry, side
 
 
 def _gated_table(rows: list[dict[str, Any]]) -> list[str]:

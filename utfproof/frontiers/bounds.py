@@ -36,7 +36,8 @@ class Bound:
     fails where the value is not what its arithmetic gives. size: roughly the numbers that its certificate writes, or the
     columns that it eliminates or the moves that its checker follows, in the same measure of work. evidence: "proof" where a
     written proof and computations take the place of a certificate (claim: the registered claim that checks it, if any).
-    residual: about shapes with a residual stream, and about no others.
+    residual: about shapes with a residual stream, and about no others. arithmetic: its certificate compares numbers; the
+    theorem is of a written proof. theorem: the one in proofs/ that proves the bound, for all sizes.
     """
 
     name: str
@@ -50,6 +51,15 @@ class Bound:
     evidence: str = CERTIFIED
     residual: bool = False
     claim: str = ""
+    arithmetic: bool = False
+    theorem: str = ""
+
+    @property
+    def rests_on(self) -> str:
+        """As `utfproof check` says it: proved (in Coq), checked (the certificate computes it) or cited (a written proof)."""
+        if self.theorem:
+            return "proved"
+        return "cited" if self.arithmetic or self.evidence == PROVED else "checked"
 
     @cached_property
     def slug(self) -> str:
@@ -90,6 +100,8 @@ def from_row(row: DimensionRow) -> Bound:
         make,
         lambda shape: 1,
         residual=row.residual,
+        arithmetic=True,
+        theorem=row.theorem,
     )
 
 
@@ -165,8 +177,9 @@ def _uppers() -> Iterator[Bound]:
             lambda s, host=host: s.d_in == s.d_out == 1 < s.heads * s.layers and (s.heads > 1) == (host == TIED),  # type: ignore[misc]
             "docs/proofs/sharper-frontier.md, Theorem E", None, lambda s: 0, PROVED,
         )  # fmt: skip
-    for name in ("sharing", "pairs"):
-        yield _built(name, Question(logits, host=TIED), "", construction(name).defined, ALL_TARGETS)
+    for name, theorem in (("sharing", "Sharing.sharing_universal"), ("pairs", "")):
+        built = _built(name, Question(logits, host=TIED), "", construction(name).defined, ALL_TARGETS)
+        yield replace(built, theorem=theorem)
     for targets in (UNTIED, TIED):
         yield _proved(
             "pairs with more keys", UPPER, Question(logits, None, targets, ALMOST_ALL, TIED),
@@ -230,8 +243,7 @@ BOUNDS: tuple[Bound, ...] = (
     ),
     *_uppers(),
 )  # fmt: skip
-"""Every bound without a residual stream (for the others: streams.py). A bound without a certificate rests on
-a written proof, and is marked where it is printed."""
+"""Every bound without a residual stream (for the others: streams.py)."""
 
 
 # --- a certificate says what the bound says ------------------------------------------------------------------

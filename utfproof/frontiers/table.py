@@ -11,7 +11,7 @@ from typing import Any
 
 from utfproof.certificates.format import Certificate
 from utfproof.errors import MalformedInput, ResourceLimit, Undecided
-from utfproof.frontiers.bounds import BOUNDS, CERTIFIED, IMPOSSIBLE, LOWER, PROVED, UPPER, Bound, require_claim
+from utfproof.frontiers.bounds import BOUNDS, CERTIFIED, IMPOSSIBLE, LOWER, UPPER, Bound, require_claim
 from utfproof.frontiers.paper import Paper, paper_bound
 from utfproof.frontiers.questions import ALL, QUESTIONS, Question, bounded_by, implies
 from utfproof.frontiers.streams import RESIDUAL_BOUNDS
@@ -25,23 +25,27 @@ FORMULA = "formula"
 TRIVIAL = "m ≥ 1"
 
 
-MARKS = {FORMULA: "*", PROVED: "†"}
-WEAKEST = (TRIVIAL, CERTIFIED, *MARKS)
-"""How a side is established, the least checked last."""
+CITED = "cited"
+RESTS_ON = ("", "proved", "checked", CITED)
+"""What a number rests on, the weakest last; "" where nothing is claimed."""
 
 
 @dataclass(frozen=True)
 class Side:
-    """One side of an entry: the value, the bound that gives it, and how it is established: "certificate"; "formula" (the
-    certificate would be too large); "proof" (a written
-    proof, with computations, and no certificate); "m ≥ 1" (nothing is claimed)."""
+    """One side of an entry: the value, and the bound that gives it. status: "certificate" (there is one); "formula" (it would
+    be too large); "proof" (a written proof or one in Coq, and no certificate); "m ≥ 1" (nothing is claimed)."""
 
     value: int
     bound: Bound | None
     status: str
 
+    @property
+    def rests_on(self) -> str:
+        """`proved`, `checked` or `cited`, as of the bound; "" where nothing is claimed."""
+        return "" if self.bound is None else self.bound.rests_on
+
     def __str__(self) -> str:
-        return f"{self.value}{MARKS.get(self.status, '')}"
+        return f"{self.value}{'*' * (self.status == FORMULA)}{'†' * (self.rests_on == CITED)}"
 
 
 @dataclass(frozen=True)
@@ -73,9 +77,9 @@ class FrontierEntry:
 
     @property
     def numbers(self) -> str:
-        """What is proved … what is reached; where they meet one number, with the mark of the side that is checked least."""
+        """What is proved … what is reached; where they meet one number, with the marks of the weaker side."""
         if self.reached is not None and self.exact:
-            return str(max(self.reached, self.proved, key=lambda side: WEAKEST.index(side.status)))
+            return str(max(self.reached, self.proved, key=lambda s: (RESTS_ON.index(s.rests_on), s.status == FORMULA)))
         return f"{self.proved} … {'open' if self.reached is None else self.reached}"
 
     def cell(self, papers: Sequence[str], none: str = "none") -> str:
@@ -122,10 +126,10 @@ class Frontier(Result):
                 return entry
         raise MalformedInput(f"no entry for {question} at {shape}")
 
-    def count(self, status: str) -> int:
-        """How many sides of entries have this status."""
-        sides = [side for entry in self.entries for side in (entry.proved, entry.reached) if side is not None]
-        return sum(side.status == status for side in sides)
+    @property
+    def sides(self) -> list[Side]:
+        """What is proved and what is reached, of every entry."""
+        return [side for entry in self.entries for side in (entry.proved, entry.reached) if side is not None]
 
     def rows(self) -> dict[str, Any]:
         """What is proved … what is reached, by question and shape."""
@@ -162,8 +166,8 @@ def frontier(
 
     Numbers come first, their certificates when they are asked for.
 
-    Every number printed as proved or reached comes from a bound that has a certificate (or a written proof alone, marked so;
-    or, where its size exceeds `largest`, is the formula's value alone). MalformedInput unless d_in = d_out.
+    Every number comes from a bound that has a certificate, or a proof alone, or whose certificate exceeds `largest`
+    numbers: `Side.status`. `Side.rests_on` says what it rests on. MalformedInput unless d_in = d_out.
 
     >>> from utfproof import Shape, frontier
     >>> least = frontier(Shape(2, 2, 1, 1), notions=["matching"]).entries[0]
@@ -260,8 +264,14 @@ def groups(found: Frontier) -> list[FrontierGroup]:
     """Questions of one model and class of targets, merged where extents or hosts make no difference."""
 
     def told(entry: FrontierEntry) -> tuple[Any, ...]:
-        reached = (entry.reached.value, entry.reached.status == PROVED) if entry.reached else None
-        return entry.shape, entry.proved.value, reached, entry.impossible is not None
+        marks = [side.rests_on == CITED for side in (entry.proved, entry.reached) if side is not None]
+        return (
+            entry.shape,
+            entry.proved.value,
+            entry.reached and entry.reached.value,
+            marks,
+            entry.impossible is not None,
+        )
 
     rows = {question: [told(entry) for entry in entries] for question, entries in found.of.items()}
     merged: list[list[Question]] = []

@@ -79,7 +79,8 @@ class DaskWorkers:
                         running.add(future)
                     answers = self._ended(client, running)
                 except (Exception, CancelledError) as error:
-                    if isinstance(error, UtfproofError) or client.status == "running":
+                    broken = isinstance(error, OSError)  # a connection that ended, before the client has seen that
+                    if isinstance(error, UtfproofError) or (client.status == "running" and not broken):
                         raise
                     raise self._lost() from error
                 if not running and not answers:
