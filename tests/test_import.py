@@ -96,22 +96,20 @@ def induction():
 
 @pytest.fixture(scope="module")
 def induction_tl(tmp_path_factory):
-    """The same model under TransformerLens' names, by the script's own renaming."""
-    module, path = pytest.importorskip("train_induction"), tmp_path_factory.mktemp("tl") / "tl.safetensors"
-    model = loaded(module)
-    args = module.argparse.Namespace(layout="transformer-lens", heads=2, out=path)
-    module.save(model, 1.0, args)
-    return path
-
-
-def loaded(module):
-    """The script's own model, with the stored weights, in float64."""
-    import torch
-
+    """The same model under TransformerLens' names and axes: [H, D, d], [H, d, D], [H, d]."""
     file = read_tensors(TRAINED)
-    model = module.Transformer(8, 16, 24, 2, 2)
-    model.load_state_dict({name: torch.from_numpy(np.array(array)) for name, array in file.tensors.items()})
-    return model.double()
+    held = {name: np.array(array) for name, array in file.tensors.items()}
+    tensors = {"embed.W_E": held["embedding.weight"], "pos_embed.W_pos": held["pos.weight"]}
+    tensors |= {"unembed.W_U": held["unembed.weight"].T, "unembed.b_U": held["unembed.bias"]}
+    for layer in range(2):
+        at, to = f"layers.{layer}.attn.", f"blocks.{layer}.attn."
+        for place, kind in enumerate("QKV"):
+            weight = held[f"{at}in_proj_weight"].reshape(3, 2, 12, 24)[place]
+            tensors[f"{to}W_{kind}"] = weight.swapaxes(1, 2)
+            tensors[f"{to}b_{kind}"] = held[f"{at}in_proj_bias"].reshape(3, 2, 12)[place]
+        tensors[f"{to}W_O"] = held[f"{at}out_proj.weight"].T.reshape(2, 12, 24)
+        tensors[f"{to}b_O"] = held[f"{at}out_proj.bias"]
+    return write(tmp_path_factory.mktemp("tl") / "tl.safetensors", tensors, **KNOWN, heads="2", residual="true")
 
 
 def questions(count, seed=0):
@@ -156,7 +154,7 @@ def test_torch_itself_gives_the_same_outputs(induction):
     """nn.MultiheadAttention in float64, not this package's idea of it."""
     torch = pytest.importorskip("torch")
 
-    model = loaded(pytest.importorskip("train_induction"))
+    model = pytest.importorskip("train_induction").make(TRAINED).double()
     for tokens in random_sequences(induction, 12, 1):
         with torch.no_grad():
             expected = model(torch.from_numpy(tokens)[None])[0].numpy()
@@ -190,10 +188,9 @@ def test_the_command_on_both_layouts(induction_tl, tmp_path, host, capsys):
 @pytest.mark.full
 def test_the_script_runs(tmp_path):
     pytest.importorskip("torch")
-    sizes = ["--steps", "2", "--batch", "8", "--width", "4", "--vocabulary", "3", "--context", "5"]
     out = tmp_path / "t.safetensors"
-    command = [sys.executable, str(ROOT / "scripts" / "train_induction.py"), "--out", str(out), *sizes]
-    done = subprocess.run([*command, "--layout", "transformer-lens"], capture_output=True, text=True, check=False)
+    command = [sys.executable, str(ROOT / "scripts" / "train_induction.py"), "--out", str(out), "--steps", "2"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     model = import_model(out)
     assert difference(model, build_host("sparse", model.target.shape)) < 1e-12
