@@ -1,6 +1,6 @@
 """Train the paper's cells that have no result yet, in order of value, until the time is spent: `make gpu`.
 
-    python scripts/gpu.py --hours 8 --jobs 4 [--device cuda] [--cells 2-hop,residual-norm] [--tf32]
+    python scripts/gpu.py --hours 8 --jobs 4 [--device cuda] [--cells 2-hop,residual-norm] [--tf32] [--list]
 
 First residual-norm and attention of every task, then residual, mlp-norm and mlp, one seed each; then seeds 1 to 4 of the
 random hosts of parentheses, 1-hop and 2-hop. Each cell is one `utfproof train` in the setting `paper`; several run side by
@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -57,10 +58,12 @@ def train(name: str, seed: int, end: float, given: argparse.Namespace) -> bool:
     words = [sys.executable, "-m", "utfproof", "train", name, "--seed", str(seed), "--device", given.device]
     words += ["--results", str(given.results), "--checkpoint-every", "2000", *(["--dtype", TF32] if given.tf32 else [])]
     words += ["--steps", "2", "--batch", "2", "--eval-sequences", "20"] if given.tiny else []
+    process = subprocess.Popen(words, stdout=subprocess.DEVNULL)
     try:
-        code = subprocess.run(words, stdout=subprocess.DEVNULL, timeout=left).returncode
+        code = process.wait(left)
     except subprocess.TimeoutExpired:
-        code = 130
+        process.send_signal(signal.SIGINT)
+        code = process.wait()
     how = {0: "done", 130: "stopped, with a checkpoint"}.get(code, f"failed, exit {code}")
     print(f"{name}, seed {seed}: {how}", flush=True)
     return code not in (0, 130)
@@ -77,17 +80,24 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "--cells", type=lambda text: text.split(","), default=[], help="only cells whose name holds one of these words"
     )
     parser.add_argument("--tf32", action="store_true", help="TF32 products; results say so")
+    parser.add_argument(
+        "--list", action="store_true", help="print the cells without a result in this order, train none"
+    )
     parser.add_argument("--tiny", action="store_true", help="two steps of each cell: a dry run")
     parser.add_argument("--results", type=Path, default=ROOT / DEFAULT_FOLDER, help="folder of result files")
     given = parser.parse_args(arguments)
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     try:
+        left = waiting(given.results, given.cells, {"steps": 2, "batch": 2} if given.tiny else {})
+        first = sum(seed == 0 for _, seed in left)
+        print(f"{first} of the paper's 75 cells and {len(left) - first} further seeds without a full run", flush=True)
+        if given.list:
+            print("\n".join(f"{name}, seed {seed}" for name, seed in left))
+            return 0
         require_device(given.device)
         check_dtype(TF32 if given.tf32 else "float32", given.device)
         if given.jobs < 1 or not 0 < given.hours <= 10_000:
             raise MalformedInput(f"--jobs {given.jobs}, --hours {given.hours:g}: expected positive numbers")
-        left = waiting(given.results, given.cells, {"steps": 2, "batch": 2} if given.tiny else {})
-        print(f"{len(left)} cells without a full run", flush=True)
         end = time.monotonic() + 3600 * given.hours
         with ThreadPoolExecutor(given.jobs) as pool:  # a terminal's Ctrl-C reaches the children too
             return int(any([*pool.map(lambda cell: train(cell[0], cell[1], end, given), left)]))

@@ -1,11 +1,13 @@
 """scripts/gpu.py on the CPU: the order of the cells, what is left out, interruptions, refusals."""
 
+import json
 import os
 import signal
 import subprocess
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -17,6 +19,7 @@ import gpu  # noqa: E402
 from utfproof.paper import tables as paper  # noqa: E402
 from utfproof.training.presets import PRESETS  # noqa: E402
 from utfproof.training.results import read_results  # noqa: E402
+from utfproof.weights import read_tensors  # noqa: E402
 
 TINY = ["--device", "cpu", "--tiny", "--jobs", "2", "--cells", "1-hop/sparse/residual-norm,1-hop/trained/residual-norm"]
 
@@ -36,14 +39,25 @@ def test_cells_are_trained_once(tmp_path, monkeypatch, capfd):
     monkeypatch.chdir(tmp_path)
     arguments = [*TINY, "--results", str(tmp_path / "results")]
     assert gpu.main(arguments) == 0
-    assert "2 cells without a full run" in capfd.readouterr().out
+    assert "2 of the paper's 75 cells and 0 further seeds" in capfd.readouterr().out
     assert len(read_results(tmp_path / "results")) == 2
-    assert gpu.main(arguments) == 0
-    assert "0 cells without a full run" in capfd.readouterr().out
+    assert gpu.main([*arguments, "--list"]) == 0
+    assert capfd.readouterr().out.startswith("0 of the paper's 75 cells and 0 further seeds")
+
+
+def test_missing_cells_are_listed_in_order_without_a_gpu(tmp_path, capsys):
+    assert gpu.main(["--list", "--results", str(tmp_path)]) == 0
+    said = capsys.readouterr().out.splitlines()
+    assert said[0] == "75 of the paper's 75 cells and 60 further seeds without a full run"
+    assert said[1:] == [f"{name}, seed {seed}" for name, seed in gpu.cells()]
+
+
+def step_of(path):
+    return json.loads(read_tensors(path).metadata["run"])["step"]
 
 
 @pytest.mark.full
-def test_a_terminal_s_ctrl_c_leaves_a_checkpoint(tmp_path):
+def test_ctrl_c_and_the_end_of_the_time_leave_a_checkpoint_to_go_on_from(tmp_path, monkeypatch, capfd):
     script = Path(gpu.__file__)
     words = [sys.executable, str(script), "--device", "cpu", "--cells", "1-hop/sparse/attention", "--jobs", "1"]
     process = subprocess.Popen(
@@ -62,7 +76,13 @@ def test_a_terminal_s_ctrl_c_leaves_a_checkpoint(tmp_path):
     out, err = process.communicate(timeout=120)
     assert process.returncode == 130, err
     assert "stopped, with a checkpoint" in out
-    assert list(tmp_path.glob("runs/*/checkpoint.safetensors"))
+    (path,) = tmp_path.glob("runs/*/checkpoint.safetensors")
+    before = step_of(path)
+    monkeypatch.chdir(tmp_path)
+    assert gpu.main([*words[2:], "--results", str(tmp_path / "results"), "--hours", "0.006"]) == 0
+    assert "stopped, with a checkpoint" in capfd.readouterr().out
+    assert step_of(path) > before
+    assert not read_results(tmp_path / "results")
 
 
 @pytest.mark.parametrize(
@@ -84,6 +104,6 @@ def test_bad_input_is_one_line_and_exit_2(tmp_path, monkeypatch, capsys, argumen
 
 def test_a_run_that_fails_is_told(tmp_path, monkeypatch, capfd):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(gpu.subprocess, "run", lambda *_, **__: subprocess.CompletedProcess([], 3))
+    monkeypatch.setattr(gpu.subprocess, "Popen", lambda *_, **__: SimpleNamespace(wait=lambda left: 3))
     assert gpu.main([*TINY, "--results", str(tmp_path / "results")]) == 1
     assert "failed, exit 3" in capfd.readouterr().out
