@@ -124,6 +124,17 @@ def test_ctrl_c_and_a_killed_driver_cost_only_what_was_running(files):
     assert (files / "direct" / "results.jsonl").read_bytes() == (files / "s" / "results.jsonl").read_bytes()
 
 
+@pytest.mark.full
+def test_ctrl_c_while_workers_start_leaves_none(files):
+    process = start("--workers", 2)
+    wait_for(lambda: len(alive(process.pid)) > 1, process)
+    os.killpg(process.pid, signal.SIGINT)
+    out, err = process.communicate(timeout=300)
+    assert (process.returncode, out) == (130, "")
+    assert err == "utfproof: interrupted: 0 of 18 finished; run again to resume\n"
+    assert gone(process.pid)
+
+
 class Cluster:
     """A Dask scheduler and workers on loopback, each a process of its own."""
 

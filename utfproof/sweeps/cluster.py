@@ -143,25 +143,24 @@ class DaskWorkers:
                 "distributed.scheduler.allowed-failures": MAX_DEATHS - 1,
                 "temporary-directory": folder,
             }
-            with dask.config.set(settings), interrupts_deferred():
-                cluster = LocalCluster(
-                    n_workers=self.workers,
-                    threads_per_worker=1,
-                    dashboard_address="127.0.0.1:0",  # None means port 8787, which another sweep may have
-                    memory_limit=None,
-                    silence_logs=logging.CRITICAL + 1,
-                    host="127.0.0.1",
-                )
-            client = None
+            cluster = client = None
             try:
+                with dask.config.set(settings), interrupts_deferred():
+                    cluster = LocalCluster(
+                        n_workers=self.workers,
+                        threads_per_worker=1,
+                        dashboard_address="127.0.0.1:0",  # None means port 8787, which another sweep may have
+                        memory_limit=None,
+                        silence_logs=logging.CRITICAL + 1,
+                        host="127.0.0.1",
+                    )
                 client = Client(cluster, set_as_default=False)
                 yield client
             finally:
                 _stop(cluster)
                 with suppress(Exception):
-                    if client is not None:
-                        client.close(timeout=5)
-                    cluster.close(timeout=10)
+                    for part in filter(None, (client, cluster)):
+                        part.close(timeout=5)
 
     @contextmanager
     def _remote(self, host: str, port: int) -> Iterator[Any]:
@@ -188,7 +187,7 @@ class DaskWorkers:
 
 def _stop(cluster: Any) -> None:
     """Kill the worker processes: they hold no state, and a job in C would not hear a polite request."""
-    for nanny in cluster.workers.values():
+    for nanny in cluster.workers.values() if cluster else ():
         with suppress(Exception):
             nanny.auto_restart = False
             nanny.process.process._process.kill()
