@@ -6,6 +6,7 @@ import importlib
 import pkgutil
 import tomllib
 from collections.abc import Sequence
+from fnmatch import fnmatchcase
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -69,18 +70,14 @@ def _check_of(entry: dict[str, Any]) -> Check:
 
 
 def select(names: Sequence[str]) -> list[Claim]:
-    """The claims named: by id, by the paper's label (all its parts) or by a prefix ending in "*"; all for no names.
+    """The claims named: by id, by the paper's label (all its parts) or by a pattern such as "thm:*/open"; all for no names.
 
     MalformedInput for a name that fits none.
     """
     known = all_claims()
     chosen: set[str] = set() if names else set(known)
     for name in names:
-        fits = {
-            entry.id
-            for entry in known.values()
-            if name in (entry.id, entry.label) or (name.endswith("*") and entry.id.startswith(name[:-1]))
-        }
+        fits = {entry.id for entry in known.values() if name in (entry.id, entry.label) or fnmatchcase(entry.id, name)}
         if not fits:
             near = choose(name, [*known, *{entry.label for entry in known.values()}]).partition("?")
             hint = f"{near[0]}? " if near[1] else ""

@@ -26,7 +26,7 @@ def verify(
     claim: Annotated[
         list[str] | None,
         typer.Argument(
-            help="Claims by id, by the paper's label, or by a prefix ending in *; each of them by default.",
+            help="Claims by id, by the paper's label, or by a pattern such as thm:*/open; all by default.",
             metavar="[CLAIMS]...",
         ),
     ] = None,

@@ -122,7 +122,12 @@ def claim_lines(claim: dict[str, Any]) -> list[Text]:
             *([_text("BROKEN", BROKEN)] if claim["problems"] else []),
         ]
     )
-    places = (("", "notion"), ("holds at ", "smallest"), ("fails at ", "counterexample"), ("", "grid_note"))
+    places = (
+        ("", "notion"),
+        ("smallest instance computed: ", "smallest"),
+        ("smallest that fails: ", "counterexample"),
+        ("", "grid_note"),
+    )
     known = "; ".join(f"{words}{plain(claim[name])}" for words, name in places if claim[name])
     shown = [known, ", ".join(map(str, claim["evidence"])), *theorem_lines(claim)]
     return [head, _text(claim["statement"]), *(_text(line, "dim") for line in shown if line)]
