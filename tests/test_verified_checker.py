@@ -195,6 +195,34 @@ def test_binomial_coefficients_of_many_heads_do_not_come_round_again(utfcheck, t
     assert verdicts(utfcheck, tmp_path) == expected
 
 
+@pytest.mark.parametrize("heads", [1, 2, 5])
+@pytest.mark.parametrize(("head_dim", "width"), [(1, 1), (1, 2), (2, 4), (2, 3)])
+def test_narrow_heads_are_bounded_by_attention_matching(heads, head_dim, width, utfcheck, tmp_path):
+    """M, where 2d <= d_in, and there are two heads or one layer; no other bound for all untied targets is a theorem there."""
+    claim = {
+        "host": {"every": "host"},
+        "notion": "attention-matching",
+        "targets": "all untied",
+        "verdict": "not universal",
+    }
+    named = {"format": "utfproof-certificate", "kind": "lower-bound", "version": 2, "evidence": {"method": "dimension"}}
+    expected = {}
+    for layers in (1, 2):
+        M = checker.Shape(heads, layers, head_dim, width, width, 1).columns
+        narrow = 2 * head_dim <= width and (heads > 1 or layers == 1)
+        for m in (M - 1, M):
+            shape = {"d_in": width, "d_out": width, "head_dim": head_dim, "heads": heads, "layers": layers, "m": m}
+            path = tmp_path / f"{layers}-{m}.json"
+            path.write_text(
+                json.dumps({**named, "claim": claim, "shape": shape}, sort_keys=True, separators=(",", ":"))
+            )
+            below = narrow and m < M
+            expected[path.name] = "valid" if below else "kind not covered (lower-bound of this form)"
+            if narrow:
+                assert checker.check_file(path).code == (0 if below else 1)
+    assert verdicts(utfcheck, tmp_path) == expected
+
+
 def test_a_shape_too_large_to_be_read_is_left_alone_at_once(utfcheck, tmp_path):
     document = certify("sparse", Shape(1, 2, 1, 1), 9).document
     document["shape"]["layers"] = 10**5  # adding up so many powers takes minutes

@@ -11,7 +11,7 @@
 From Coq Require Import ZArith Lia String Ascii.
 From mathcomp Require Import all_ssreflect all_algebra.
 From Utfproof Require Import Transformer Words MatchingSystem Emulation Selection Decision SharedBounds
-  Spanning BaseChange Counting Residual ResidualWords ResidualSystem ResidualDecision ResidualTied.
+  Spanning BaseChange Counting Residual ResidualWords ResidualSystem ResidualDecision ResidualTied NarrowHeads.
 From UtfproofChecker Require Import Layers Integers Streams Witness Hosts Triangular Arithmetic Identity Kernel.
 Set Implicit Arguments. Unset Strict Implicit. Unset Printing Implicit Defensive.
 Import GRing.Theory Num.Theory.
@@ -68,6 +68,7 @@ Inductive claim :=
   | RefutedTied (h : named)               (* by matching, all tied targets of width d_in *)
   | NoneMatches (tied_host : bool)        (* lower bounds: no host of this dimension or less; by matching *)
   | NoneMatchesTied                       (* nor for all tied targets *)
+  | NoneServes                            (* by attention-matching, all untied targets *)
   | NoneShares (both : bool)              (* by shared attention, E free or E and U free *)
   | NoneSharesTied (both : bool)
   | Embeds (c : embedded) (inverses : bool)   (* for all targets, or those whose inverted matrices are invertible *)
@@ -197,6 +198,9 @@ Definition read_claim (s : shape) (kind j : json) : option claim :=
       else None else None
   | _, Some [:: h; n; t; v], _ =>
       if says "identity" kind then if says "universal" v then read_embeds s h n t None else None
+      else if [&& says "lower-bound" kind, says "not universal" v, says "attention-matching" n, says "all untied" t, square,
+          ~~ stream s, (2 * head_dim s <= d_in s)%N & (1 < heads s)%N || (depth s <= 1)%N] then
+        if every h is Some _ then Some NoneServes else None
       else if says "not universal" v && says "matching" n then
         if says "rank-deficient" kind then
           if read_host s h is Some h then if says "all untied" t then Some (Refuted h)
@@ -324,6 +328,8 @@ Definition statement (c : claim) : Prop := match c with
       if stream s then ~ res_carries_all (d_in s) L (if tied then fun=> S 0%N else S) U else ~ carries_all (d_in s) L S U
   | NoneMatchesTied => d_in s = d_out s /\ forall (F : numFieldType) m' (S : nat -> layer F H d m') (U : 'M[F]_(m',
     d_in s)), (m' <= m)%N -> ~ universal_for_tied L S U
+  | NoneServes => d_in s = d_out s /\ forall (F : numFieldType) m' (S : nat -> layer F H d m') (U : 'M[F]_(m', d_in s)),
+    (m' <= m)%N -> ~ universal_by_logits L S U
   | NoneShares true => d_in s = d_out s /\ forall (F : numFieldType) m' (V : nat -> 'I_H -> 'M[F]_m'),
     (m' <= m)%N ->
       ~ forall T : transformer F H d (d_in s), exists (E : 'M_(d_in s, m')) (U : 'M_(m', d_in s)),
@@ -367,6 +373,8 @@ Definition certain (c : claim) (e : hint) : bool := positive && match c, e with
   | Refuted _, Dimension => (m < columns)%N
   | NoneMatches tied, Dimension => (m < columns)%N || [&& tied, stream s, 0 < H & 1 < L]%N
   | NoneMatchesTied, Dimension => [&& d_in s == d_out s, L <= d, L <= d_in s & m < matching_dimension H L d (d_in s)]%N
+  | NoneServes, Dimension => [&& d_in s == d_out s, 2 * d <= d_in s, (1 < H) || (L <= 1)
+      & m < matching_dimension H L d (d_in s)]%N
   | NoneShares true, Dimension => (d_in s == d_out s) && (m ^ 2 < H ^ L)%N
   | NoneShares false, Dimension => (d_in s == d_out s) && (m < d_in s * H ^ L)%N
   | NoneSharesTied both, Dimension => [&& d_in s == 1, d_out s == 1, 0 < H &
@@ -524,7 +532,7 @@ Qed.
 Theorem certain_sound c e : certain c e -> statement c.
 Proof.
 case/andP => pos; have /and3P[d0 din0 dout0] := pos.
-case: c => [[t y f seed|b|t w] rank|[t y f seed|b|t w] rank|h rank|h rank|h|h|th||both|both|c inverses|t V];
+case: c => [[t y f seed|b|t w] rank|[t y f seed|b|t w] rank|h rank|h rank|h|h|th|||both|both|c inverses|t V];
   case: e => [inv|t'||ys v|bs cs|z vs] //; rewrite ?andbF //; try (by case: b); try (by case: both).
 - case/andP => e ok; apply: universal_statement => // F; rewrite /columns; move: ok; case: (stream s) => ok.
     by case: b ok => [||/andP[/eqP e1]||||||] ok; [| |exact: (one_layer_full F pos e1 ok)| | | | | |]; exact: triangular_full ok.
@@ -563,6 +571,9 @@ case: c => [[t y f seed|b|t w] rank|[t y f seed|b|t w] rank|h rank|h rank|h|h|th
   by case/(@wide_decision _ _ _ _ _ _ _ _ _ d0 din0 dout0)/(low_rank (leq_ltn_trans m'm mM)).
 - case/and4P => /eqP e Ld Ldin mM; split=> // F m' S U m'm /(tied_targets_lower_bound din0 Ld Ldin).
   by rewrite leqNgt (leq_ltn_trans m'm mM).
+- case/and4P => /eqP e narrow several mM; split=> // F m' S U m'm univ.
+  have leM : (matching_dimension H L d (d_in s) <= m')%N by apply: narrow_lower_bound univ.
+  by have := leq_ltn_trans (leq_trans leM m'm) mM; rewrite ltnn.
 - case: both => //= /andP[/eqP e mL]; split=> // F m' V.
     move=> m'm univ; have := shared_lower_bound d0 din0 univ.
     by rewrite leqNgt (leq_ltn_trans _ mL) // leq_exp2r.
