@@ -132,7 +132,8 @@ def _linear(claims: Claims, name: str, turned: bool = False) -> np.ndarray:
     """A linear and its bias side by side: [out, in + 1]."""
     weight = claims.take(name, claims.axes(name, 2))
     weight = weight.T if turned else weight
-    bias = claims.take(name.removesuffix("weight") + "bias", weight.shape[:1], optional=True)
+    named = name.removesuffix("weight") + "bias" if name.endswith("weight") else name.replace("W_U", "b_U")
+    bias = claims.take(named, weight.shape[:1], optional=True)
     return np.concatenate([weight, bias[:, None]], axis=1)
 
 
@@ -149,17 +150,12 @@ def read_arrays(file: TensorFile, heads: int | None, buffers: tuple[str, ...]) -
             claims.refuse_unsuitable()
             looked = ", ".join(modules)
             raise file.refuse(f"no {word} is found (looked for {looked}): name it so, or pass its parts to from_parts")
-    if W_U.endswith("W_U"):
-        outputs = claims.axes(W_U, 2)[1]
-        arrays["W_U"] = claims.take(W_U, (D, outputs))
-        arrays["b_U"] = claims.take(W_U.removesuffix("W_U") + "b_U", (outputs,), optional=True)
-    else:
-        last = _linear(claims, W_U)
-        arrays |= {"W_U": last[:, :-1].T, "b_U": last[:, -1]}
+    last = _linear(claims, W_U, turned=W_U.endswith("W_U"))
+    arrays |= {"W_U": last[:, :-1].T, "b_U": last[:, -1]}
     arrays["W_E"] = claims.take(W_E, (claims.axes(W_E, 2)[0], D))
     arrays["W_pos"] = claims.take(W_pos, (claims.axes(W_pos, 2)[0], D)) if W_pos else np.zeros((0, D))
     if len(arrays["W_U"]) != D:
-        raise file.refuse(f"{W_U} has shape {list(file.tensors[W_U].shape)}, expected {D} columns")
+        raise file.refuse(f"{W_U} has shape {list(file.tensors[W_U].shape)}, which does not fit the width {D}")
     claims.finish()
     return {name: np.ascontiguousarray(array) for name, array in arrays.items()}
 

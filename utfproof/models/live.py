@@ -100,15 +100,15 @@ def _whole(module: Any, seed: int) -> Reading:
     tokens, calls = _sampled(twin, arrays, np.random.default_rng(seed))
     if len(calls) != len(arrays["W_Q"]):
         raise file.refuse(f"{len(calls)} attentions are computed, its tensors are of {len(arrays['W_Q'])} layers")
-    found: list[tuple[Agreement, Reading]] = []
+    tried: list[tuple[Agreement, Reading]] = []
     for stream, learned in product((True, False), (True, False) if len(arrays["W_pos"]) else (True,)):
         read = arrays if learned else {**arrays, "W_pos": arrays["W_pos"][:0]}  # which some models keep beside ALiBi
         reading = _measured(title, read, tokens, calls, stream)
         few = batches(reading, islice(sequences(reading, seed), FEW))
-        found.append((_agreement(reading, forward, few)[0], reading))
-        if found[-1][0].within(AGREEMENT):
+        tried.append((_agreement(reading, forward, few)[0], reading))
+        if tried[-1][0].within(AGREEMENT):
             return confirmed(reading, forward, f"the forward pass of {type(module).__name__}{TWIN}", seed)
-    closest = min(found, key=lambda pair: np.nan_to_num(pair[0].relative_difference, nan=np.inf))
+    closest = min(tried, key=lambda pair: np.nan_to_num(pair[0].relative_difference, nan=np.inf))
     raise file.refuse(
         f"{_differs(*closest)}. Rotations by positions are read in the first layer alone, from_model(model, tokens=[...], "
         "positions=n), or passed to from_parts"

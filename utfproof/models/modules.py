@@ -89,7 +89,8 @@ def live_tensors(module: Any) -> TensorFile:
         clean = name.replace("._original_component", "").replace("_orig_mod.", "")
         if hasattr(value, "detach"):
             with callers_code(f"{place}: tensor {clean} is not stored as dense numbers"):
-                tensors[clean] = value.detach().cpu().numpy().copy()  # a forward pass may change them
+                wide = value.float() if value.dtype == require_torch().bfloat16 else value  # which NumPy does not have
+                tensors[clean] = wide.detach().cpu().numpy().copy()  # a forward pass may change them
             types[clean] = "F64"
     return TensorFile(place, tensors, {}, types)
 

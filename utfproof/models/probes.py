@@ -36,12 +36,11 @@ FAR = 100.0
 def probes(reading: Reading, seed: int) -> Iterator[np.ndarray]:
     """Batches [batch, n] of tokens, of sizes that change, each within BATCH_BYTES of logits. The first batch comes again at the
     end: an answer must not depend on the questions before."""
-    first: np.ndarray | None = None
-    for batch in batches(reading, sequences(reading, seed)):
-        first = batch if first is None else first
-        yield batch
-    if first is not None:
-        yield first
+    every = batches(reading, sequences(reading, seed))
+    first = next(every)
+    yield first
+    yield from every
+    yield first
 
 
 def batches(reading: Reading, given: Iterator[np.ndarray]) -> Iterator[np.ndarray]:

@@ -123,10 +123,7 @@ class Reading:
         if self.positions and n > self.positions:
             raise MalformedInput(f"{n} tokens are more than the model's {self.positions} positions")
         x, places = np.zeros((n, self.shape.d_in)), np.arange(n)
-        if self.ids is not None:
-            x[places, tokens * self.positions + places] = 1
-            return x
-        x[places, tokens] = 1
-        if self.positions:
+        x[places, tokens if self.ids is None else tokens * self.positions + places] = 1
+        if self.positions and self.ids is None:
             x[places, self.vocabulary + places] = 1
         return x
