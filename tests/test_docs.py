@@ -231,14 +231,6 @@ def test_pictures_are_inlined_without_their_own_colours():
     assert "<style>" not in made
 
 
-@pytest.mark.full
-@pytest.mark.parametrize("name", notebooks.names())
-def test_notebooks_run(name):
-    for package in ("nbclient", "ipykernel", "matplotlib"):
-        pytest.importorskip(package)
-    assert notebooks.executed(name).cells
-
-
 def test_options_have_every_command():
     pytest.importorskip("typer")
     text = docs_hooks.options()
