@@ -31,6 +31,14 @@ GENERIC_TIED = "generic tied"
 BOTH = BOTH_FREE
 
 
+def _always(_: Shape) -> bool:
+    return True
+
+
+def _square(shape: Shape) -> bool:
+    return shape.d_in == shape.d_out
+
+
 @dataclass(frozen=True)
 class DimensionRow:
     """A row of the tables of section 10.1: no host of fewer dimensions than least(shape) serves these targets.
@@ -45,14 +53,17 @@ class DimensionRow:
     free: str | None
     least: Callable[[Shape], int]
     page: str
-    where: Callable[[Shape], bool]
+    where: Callable[[Shape], bool] = _always
     every: str = "host"
     residual: bool = False
     theorem: str = ""
 
     def applies(self, shape: Shape) -> bool:
-        """Whether the bound is proved at this shape."""
-        return shape.residual is self.residual and self.where(shape)
+        """Whether the bound is proved at this shape; for almost all targets none is but for d_in = d_out."""
+        stated = shape.residual is self.residual and (
+            _square(shape) or self.targets not in (GENERIC_UNTIED, GENERIC_TIED)
+        )
+        return stated and self.where(shape)
 
 
 def least_square_root(count: int) -> int:
@@ -68,25 +79,13 @@ def _over(count: int, divisor: int) -> int:
 # --- where a bound applies ---------------------------------------------------------------------------------
 
 
-def _everywhere(_: Shape) -> bool:
-    return True
-
-
-def _square(shape: Shape) -> bool:
-    return shape.d_in == shape.d_out
-
-
 def _paths(shape: Shape) -> bool:
     """Tied targets can follow every path 1 -> 2 -> ... -> L -> j (docs/proofs/decision-theorem.md, section 5)."""
     return min(shape.head_dim, shape.d_in) >= shape.layers
 
 
-def _square_paths(shape: Shape) -> bool:
-    return _square(shape) and _paths(shape)
-
-
-def _square_without_paths(shape: Shape) -> bool:
-    return _square(shape) and not _paths(shape)
+def _without_paths(shape: Shape) -> bool:
+    return not _paths(shape)
 
 
 def _narrow(shape: Shape) -> bool:
@@ -179,16 +178,8 @@ def _one_more(shape: Shape) -> int:
     return int(shape.d_in * (shape.words_at(shape.layers) + shape.layers * shape.heads) + 1)
 
 
-def _root_of_words(shape: Shape) -> int:
-    return least_square_root(shape.leaves)
-
-
-def _root_of_counts(shape: Shape) -> int:
-    return least_square_root(_counts(shape))
-
-
-def _root_of_one_more_word(shape: Shape) -> int:
-    return least_square_root(shape.leaves + 1)
+def _root(count: Callable[[Shape], int]) -> Callable[[Shape], int]:
+    return lambda shape: least_square_root(count(shape))
 
 
 # --- the table ---------------------------------------------------------------------------------------------
@@ -208,17 +199,14 @@ ALL_PAGE = "all-targets.md"
 
 def _rows() -> Iterator[DimensionRow]:
     row, u, t = DimensionRow, GENERIC_UNTIED, GENERIC_TIED
-    for untied, tied, defined, no_paths in (
-        (ALL_UNTIED, ALL_TIED, _everywhere, _everywhere),
-        (u, t, _square, _square_without_paths),
-    ):
-        paths = _paths if defined is _everywhere else _square_paths
-        yield row("M", MATCHED, untied, None, matching_dimension, DECISION_PAGE, defined)
-        yield row("M", MATCHED, tied, None, matching_dimension, DECISION_PAGE, paths)
-        yield row("words", SHARED, untied, E_FREE, lambda s: s.d_out * s.leaves, SHARED_PAGE, defined)
-        yield row("counts", SHARED, tied, E_FREE, _counts, SHARED_PAGE, no_paths)
-        yield row("words", SHARED, untied, BOTH, _root_of_words, SHARED_PAGE, defined)
-        yield row("counts", SHARED, tied, BOTH, _root_of_counts, SHARED_PAGE, no_paths)
+    for untied, tied in ((ALL_UNTIED, ALL_TIED), (u, t)):
+        counted = _without_paths if tied is t else _always
+        yield row("M", MATCHED, untied, None, matching_dimension, DECISION_PAGE)
+        yield row("M", MATCHED, tied, None, matching_dimension, DECISION_PAGE, _paths)
+        yield row("words", SHARED, untied, E_FREE, lambda s: s.d_out * s.leaves, SHARED_PAGE)
+        yield row("counts", SHARED, tied, E_FREE, _counts, SHARED_PAGE, counted)
+        yield row("words", SHARED, untied, BOTH, _root(lambda s: s.leaves), SHARED_PAGE)
+        yield row("counts", SHARED, tied, BOTH, _root(_counts), SHARED_PAGE, counted)
     yield row("fibre dimension", FUNCTION, ALL_UNTIED, None, _side_by_side, FIBRE_PAGE,
               lambda s: s.layers == 1 and _narrow(s))  # fmt: skip
     yield row("no room to share", FUNCTION, ALL_UNTIED, None, matching_dimension, SHARPER_PAGE,
@@ -230,26 +218,24 @@ def _rows() -> Iterator[DimensionRow]:
     yield row("three heads", SHARED, ALL_UNTIED, BOTH, lambda s: 3, SHARED_PAGE, _at(3, 1))
     # those of the second table alone
     yield row("monomials", MATCHED, t, None, commuting_dimension, FRONTIER_PAGE,
-              lambda s: _square_without_paths(s) and s.d_in == 1)  # fmt: skip
-    yield row("logit forms", LOGITS, u, None, _logit_forms, FORMS_PAGE, _square)
+              lambda s: not _paths(s) and s.d_in == 1)  # fmt: skip
+    yield row("logit forms", LOGITS, u, None, _logit_forms, FORMS_PAGE)
     yield row("side by side", LOGITS, u, None, _side_by_side, SHARPER_PAGE, _narrow)
     yield row("one more", LOGITS, u, None, _one_more, WIDE_PAGE, _wide)
     yield row("spread products", LOGITS, u, None, _spread, WIDE_PAGE, _wide)
-    yield row("tied logit forms", LOGITS, t, None, _tied_logit_forms, FRONTIER_PAGE,
-              lambda s: _square(s) and (_paths(s) or s.d_in == 1))  # fmt: skip
-    yield row("separate paths", FUNCTION, t, None, _separate_paths, FRONTIER_PAGE,
-              lambda s: _square(s) and s.layers > 1)  # fmt: skip
+    yield row("tied logit forms", LOGITS, t, None, _tied_logit_forms, FRONTIER_PAGE, lambda s: _paths(s) or s.d_in == 1)
+    yield row("separate paths", FUNCTION, t, None, _separate_paths, FRONTIER_PAGE, lambda s: s.layers > 1)
     for targets in (u, t):
-        yield row("one word", SHARED, targets, BOTH, lambda s: min(s.head_dim, s.d_in), FRONTIER_PAGE, _square)
-    yield row("one token", FUNCTION, t, None, lambda s: s.d_in, FRONTIER_PAGE, _square)
-    yield row("paths", SHARED, t, E_FREE, lambda s: s.d_in * s.leaves, DECISION_PAGE, _square_paths)
-    yield row("paths", SHARED, t, BOTH, _root_of_words, FRONTIER_PAGE, _square_paths)
-    yield row("odd depth", SHARED, u, BOTH, _root_of_one_more_word, THREE_PAGE,
-              lambda s: _square(s) and s.d_in == 1 and s.heads > 1 and s.layers % 2 == 1)  # fmt: skip
-    yield row("wide targets", SHARED, u, BOTH, _root_of_one_more_word, SHARED_PAGE,
-              lambda s: _square(s) and s.d_in > 1 and max(s.heads, s.head_dim) > 1)  # fmt: skip
+        yield row("one word", SHARED, targets, BOTH, lambda s: min(s.head_dim, s.d_in), FRONTIER_PAGE)
+    yield row("one token", FUNCTION, t, None, lambda s: s.d_in, FRONTIER_PAGE)
+    yield row("paths", SHARED, t, E_FREE, lambda s: s.d_in * s.leaves, DECISION_PAGE, _paths)
+    yield row("paths", SHARED, t, BOTH, _root(lambda s: s.leaves), FRONTIER_PAGE, _paths)
+    yield row("odd depth", SHARED, u, BOTH, _root(lambda s: s.leaves + 1), THREE_PAGE,
+              lambda s: s.d_in == 1 and s.heads > 1 and s.layers % 2 == 1)  # fmt: skip
+    yield row("wide targets", SHARED, u, BOTH, _root(lambda s: s.leaves + 1), SHARED_PAGE,
+              lambda s: s.d_in > 1 and max(s.heads, s.head_dim) > 1)  # fmt: skip
     yield row("parameter count", SHARED, u, BOTH, lambda s: _over(word_family_dimension(s) + 1, 2 * s.d_in), SHARED_PAGE,
-              lambda s: _square(s) and s.head_dim >= s.d_in)  # fmt: skip
+              lambda s: s.head_dim >= s.d_in)  # fmt: skip
     yield row("three dimensions", SHARED, u, BOTH, lambda s: 4, THREE_PAGE, _at(2, 3))
     yield row(
         "two dimensions", SHARED, t, BOTH, lambda s: 3, THREE_PAGE, lambda s: _at(2, 2)(s) or _at(2, 3)(s), "tied host"
@@ -260,16 +246,15 @@ def _residual_rows() -> Iterator[DimensionRow]:
     """Those proved with a residual stream, of which `_rows` knows nothing."""
     for name, least, page, applies in (
         ("side by side", _side_by_side, SHARPER_PAGE, _narrow),
-        ("logit forms", _logit_forms, STREAM_PAGE, _square),
+        ("logit forms", _logit_forms, STREAM_PAGE, _always),
         ("one more", _one_more, WIDE_PAGE, _wide),
         ("spread products", _spread, WIDE_PAGE, _wide),
     ):
         yield DimensionRow(name, LOGITS, GENERIC_UNTIED, None, least, page, applies, residual=True)
-    for targets, defined in ((ALL_UNTIED, _everywhere), (GENERIC_UNTIED, _square)):
-        yield DimensionRow("M", MATCHED, targets, None, matching_dimension, RESIDUAL_PAGE, defined, residual=True)
-    for targets in (ALL_TIED, GENERIC_TIED):
-        yield DimensionRow("words without 0", MATCHED, targets, None, tied_targets_dimension, RESIDUAL_PAGE, _square_paths,
-                           residual=True)  # fmt: skip
+    for untied, tied in ((ALL_UNTIED, ALL_TIED), (GENERIC_UNTIED, GENERIC_TIED)):
+        yield DimensionRow("M", MATCHED, untied, None, matching_dimension, RESIDUAL_PAGE, residual=True)
+        yield DimensionRow("words without 0", MATCHED, tied, None, tied_targets_dimension, RESIDUAL_PAGE,
+                           lambda s: _square(s) and _paths(s), residual=True)  # fmt: skip
 
 
 def _functional(rows: tuple[DimensionRow, ...]) -> Iterator[DimensionRow]:
@@ -301,9 +286,8 @@ DIMENSION_ROWS: tuple[DimensionRow, ...] = tuple(
 def no_tied_host(shape: Shape, targets: str) -> bool:
     """Whether no tied host of any dimension matches all, or almost all, untied targets: with a residual stream from L = 2 on,
     where it has equal columns for the words (0, ..., 0, h) and (h, 0, ..., 0) and the targets have not."""
-    if not shape.residual or shape.layers < 2:
-        return False
-    return targets == ALL_UNTIED or (targets == GENERIC_UNTIED and _square(shape))
+    untied = targets == ALL_UNTIED or (targets == GENERIC_UNTIED and _square(shape))
+    return untied and shape.residual and shape.layers > 1
 
 
 # --- certificates ------------------------------------------------------------------------------------------
@@ -341,19 +325,14 @@ def dimension_certificate(
     bound is proved.
     """
     m, notion = positive_integer("m", m), Notion(notion)
-    require_every(every)
+    if every not in ("host", "tied host"):
+        raise MalformedInput(f"every is 'host' or 'tied host', got {every!r}")
     never = notion is MATCHED and every == "tied host" and no_tied_host(shape, targets)
     least = 0 if never else dimension_bound(shape, notion=notion, targets=targets, free=free, every=every)
     if m >= least and not never:
         raise Undecided(f"m = {m} is not below the bound {least} at {shape}: nothing follows")
     evidence = {"method": "dimension"}
     return certificate("lower-bound", shape, m, {"every": every}, evidence, notion=notion, targets=targets, free=free)
-
-
-def require_every(every: str) -> None:
-    """MalformedInput for other than "host" and "tied host"."""
-    if every not in ("host", "tied host"):
-        raise MalformedInput(f"every is 'host' or 'tied host', got {every!r}")
 
 
 class ByEveryHost:
