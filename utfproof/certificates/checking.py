@@ -17,7 +17,6 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -104,13 +103,14 @@ class Judge:
         """The Python checker's verdict."""
         if self.child is None:
             paths = os.pathsep.join(filter(None, [str(PACKAGE), os.environ.get("PYTHONPATH")]))
-            task = json.dumps([self.memory, self.options.numpy, self.options.weights])
+            task = json.dumps([self.options.numpy, self.options.weights])
             self.child = subprocess.Popen(
                 [sys.executable, "-m", limited.__name__, task],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.DEVNULL,
                 env={**os.environ, "PYTHONPATH": paths},
+                preexec_fn=self._limit_memory,
             )
         assert self.child.stdin is not None
         assert self.child.stdout is not None
@@ -127,24 +127,27 @@ class Judge:
             return self._died()
         verdict = Verdict(*json.loads(answer))
         if verdict.code == LIMIT and verdict.message == NO_MEMORY:
-            return replace(verdict, message=f"{NO_MEMORY}; {self._allowed}")
+            return replace(verdict, message=f"{NO_MEMORY}; --max-memory allows {self.memory} bytes")
         return verdict
 
-    @property
-    def _allowed(self) -> str:
-        return f"--max-memory allows {self.memory} bytes"
+    def _limit_memory(self) -> None:
+        """Have the system refuse this process more."""
+        import resource
+
+        most = resource.getrlimit(resource.RLIMIT_AS)[1]
+        allowed = self.memory if most == resource.RLIM_INFINITY else min(self.memory, most)
+        resource.setrlimit(resource.RLIMIT_AS, (allowed, most))
 
     def _died(self) -> Verdict:
         status = self.stop()
-        if status == -signal.SIGKILL:
-            return Verdict(LIMIT, f"the system ended the check; {self._allowed}")
-        return Verdict(INTERNAL, f"no verdict, the checking process ended with status {status}; {self._allowed}")
+        code = LIMIT if status == -signal.SIGKILL else INTERNAL
+        allowed = f"--max-memory allows {self.memory} bytes"
+        return Verdict(code, f"no verdict, the checking process ended with status {status}; {allowed}")
 
     def _confirmed(self, program: Path, path: str, verdict: Verdict) -> Verdict:
         """A valid verdict with the statement that was proved; INTERNAL where the verified checker rejects the certificate."""
         command = [str(program), "--seconds", str(self.seconds), f"./{path}" if path.startswith("-") else path]
-        limit = partial(limited.limit_memory, self.memory)
-        done = subprocess.run(command, capture_output=True, check=False, preexec_fn=limit)
+        done = subprocess.run(command, capture_output=True, check=False, preexec_fn=self._limit_memory)
         name = "".join(chr(c) if 32 <= c <= 126 else f"\\x{c:02x}" for c in os.fsencode(command[-1]))
         found = SAID.fullmatch(done.stdout.decode("utf-8", "replace").removeprefix(f"{name}: "))
         said = found[1] if found else f"exit status {done.returncode}"

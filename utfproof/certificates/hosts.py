@@ -150,19 +150,10 @@ class RandomDraw(DenseSource):
         )
 
     def residues(self, tensor: str, layer: int, head: int, part: slice, p: int) -> np.ndarray:
-        """Rows of one matrix modulo p, reduced while they are in cache."""
-        first, last, _ = part.indices(self.m)
-        columns = self.size(tensor)[1]
-        out = np.empty((last - first, columns), gfp.dtype_for(p))
-        step = max(1, _CHUNK // columns)
-        for start in range(first, last, step):
-            drawn = self.integers(tensor, layer, head, slice(start, min(start + step, last)))
-            reduced = out[start - first : start - first + step]
-            if self.dtype == "float64":  # numerators, below 2^33
-                gfp.centred(drawn, p, out=reduced)
-            else:
-                reduced[:] = gfp.residues_of_integers(drawn, p)
-        return out
+        drawn = self.integers(tensor, layer, head, part)
+        if self.dtype == "float64":  # numerators, below 2^33
+            return np.asarray(gfp.centred(drawn, p, out=np.empty(drawn.shape, gfp.dtype_for(p))))
+        return np.asarray(gfp.residues_of_integers(drawn, p)).astype(gfp.dtype_for(p))
 
     def on_device(self, tensor: str, layer: int, head: int, p: int) -> Any:
         """One matrix modulo p, drawn on the device where it can be."""

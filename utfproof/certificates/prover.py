@@ -105,11 +105,7 @@ def _no_kind(host: Examined) -> str:
     own = host.entry.notion if host.entry else None
     if own not in (None, host.notion):
         return f"{about}; it serves {host.construction.targets} targets by {own.value}: ask with --notion {own.word}"
-    return (
-        about
-        if host.notion is Notion.MATCHING
-        else f"{about}; by matching it may be decided: ask with --notion matching"
-    )
+    return about + "; by matching it may be decided: ask with --notion matching" * (host.notion is not Notion.MATCHING)
 
 
 def _require_accepted(stated: Certificate, host: Examined) -> None:

@@ -113,21 +113,11 @@ def repetitions(shape: Shape) -> list[list[int]]:
 
 
 def kernel_basis(matrix: Any, units: list[Fraction]) -> list[list[int]]:
-    """Primitive integer vectors that span the kernel of an fmpz_mat whose columns count these units, one a free column."""
-    columns = matrix.ncols()
-    reduced, denominator, rank = matrix.rref()
-    pivots: list[int] = []
-    for column in range(columns):
-        if len(pivots) < rank and reduced[len(pivots), column] != 0:
-            pivots.append(column)
-    basis = []
-    for free in sorted(set(range(columns)) - set(pivots)):
-        z = [Fraction(0)] * columns
-        z[free] = 1 / units[free]
-        for i, pivot in enumerate(pivots):
-            z[pivot] = -Fraction(int(reduced[i, free]), int(denominator)) / units[pivot]
-        basis.append(primitive(z))
-    return basis
+    """Primitive integer vectors that span the kernel of an fmpz_mat whose columns count these units, one a free column: that of
+    the last entry, which is positive."""
+    kernel, dimension = matrix.nullspace()
+    basis = [primitive([int(kernel[i, j]) / unit for i, unit in enumerate(units)]) for j in range(dimension)]
+    return [z if next(x for x in reversed(z) if x) > 0 else [-x for x in z] for z in basis]
 
 
 def _pairs(z: list[int], host: Examined) -> list[list[int | str]]:
