@@ -20,7 +20,7 @@ from naive import dense, host_matrices, prefix_tree, trie_and_register
 from naive import r_all as naive_r_all
 
 from utfproof.certificates import checker
-from utfproof.constructions import CONSTRUCTIONS, build_host, construction, hosts, resolve_m
+from utfproof.constructions import CONSTRUCTIONS, build_host, construction, hosts
 from utfproof.errors import MalformedInput, NotDefined, ResourceLimit
 from utfproof.exact import rational
 from utfproof.matching import r_all
@@ -34,7 +34,7 @@ def defined(names, shapes):
     pairs = []
     for name, dims in itertools.product(names, shapes):
         try:
-            resolve_m(construction(name), Shape(*dims), None)
+            construction(name).dimension(Shape(*dims))
         except NotDefined:
             continue
         pairs.append((name, dims))
@@ -63,7 +63,7 @@ INDEX_MAPS = hosts(drawn=False)
 @pytest.mark.parametrize("padding", [0, 3])
 def test_backward_r_all_is_the_definition(name, dims, padding):
     shape = Shape(*dims)
-    host = build_host(name, shape, resolve_m(construction(name), shape, None) + padding)
+    host = build_host(name, shape, construction(name).dimension(shape) + padding)
     assert np.array_equal(r_all(host).to_dense(object), naive_r_all(host))
 
 

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from utfproof.certificates.format import integer
-from utfproof.constructions import Construction, construction, resolve_m
+from utfproof.constructions import Construction, construction
 from utfproof.errors import MalformedInput, NotDefined
 from utfproof.exact import gfp
 from utfproof.matching import r_all
@@ -285,7 +285,7 @@ def constructed(
 
     Raises NotDefined outside its shapes, MalformedInput where a witness is asked for that no certificate of it has."""
     entry = construction(name)
-    m = resolve_m(entry, shape, m)
+    m = entry.dimension(shape, m)
     asked = Notion(notion) if notion is not None else entry.notion or Notion.MATCHING
     document = host_document(entry, seed=seed, law=law, dtype=dtype)
     if witness and not entry.is_random:

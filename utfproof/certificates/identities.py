@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from utfproof.certificates.format import Certificate, certificate
 from utfproof.certificates.hosts import Examined
-from utfproof.constructions import CONSTRUCTIONS, Construction, resolve_m
+from utfproof.constructions import CONSTRUCTIONS, Construction
 from utfproof.errors import MalformedInput, NotDefined, ResourceLimit
 from utfproof.shapes import Shape
 
@@ -43,7 +43,7 @@ def identity_certificate(name: str, shape: Shape, m: int | None = None, *, tied_
         raise NotDefined(
             f"an identity of {name} is defined for d_in = d_out, got d_in {shape.d_in}, d_out {shape.d_out}"
         )
-    m = resolve_m(entry, shape, m)
+    m = entry.dimension(shape, m)
     if entry.least_m(shape) // shape.d_in > MOST_BLOCKS:
         raise ResourceLimit(f"checking {name} at {shape} would follow more than {MOST_BLOCKS} blocks of E")
     return certificate(

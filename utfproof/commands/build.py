@@ -95,7 +95,7 @@ def _target(
 def _host(
     name: str, output: Path, shape: Shape, m: int | None, dtype: str | None, draw: dict[str, Any], limit: int | None
 ) -> dict[str, Any]:
-    from utfproof.constructions import build_host, construction, dense_bytes, resolve_m
+    from utfproof.constructions import build_host, construction, dense_bytes
     from utfproof.util.resources import require_memory
     from utfproof.weights import write_host
 
@@ -104,7 +104,7 @@ def _host(
     known = DTYPES if entry.is_random else (*DTYPES, "int8")
     if kind not in known:
         raise MalformedInput(f"dtype {kind!r} is unknown; {choose(kind, known)}")
-    m = resolve_m(entry, shape, m)
+    m = entry.dimension(shape, m)
     size = dense_bytes(shape, m, tied=entry.tied, itemsize=ITEM_BYTES[kind])
     require_memory(size * (1 if entry.models is None else 3), f"a file of {name} at {shape}, m = {m},", limit)
     host = build_host(name, shape, m, **draw, dtype=kind if entry.is_random else "float64", max_memory=limit)

@@ -3,7 +3,7 @@ all that is known of it; the page "What became of the paper" has the table. Whoe
 
 from __future__ import annotations
 
-from typing import Any
+from collections import UserDict
 
 from utfproof.constructions import (
     as_printed,
@@ -38,7 +38,6 @@ __all__ = [
     "host_of_shape",
     "hosts",
     "random_target",
-    "resolve_m",
 ]
 
 
@@ -73,7 +72,7 @@ def _family(name: str) -> Construction | None:
     return gated_models.family(name) or mlp_tree.family(name)
 
 
-class _Registry(dict[str, Construction]):
+class _Registry(UserDict[str, Construction]):
     """Constructions by name. A name such as mlp-5-6 says the widths that a host of its family serves."""
 
     def __missing__(self, name: str) -> Construction:
@@ -83,15 +82,10 @@ class _Registry(dict[str, Construction]):
         return found
 
     def __contains__(self, name: object) -> bool:
-        return super().__contains__(name) or (isinstance(name, str) and _family(name) is not None)
-
-    def get(self, name: str, default: Any = None) -> Any:
-        """The construction of that name, or the default."""
-        found = super().get(name)
-        return found or _family(name) or default
+        return name in self.data or (isinstance(name, str) and _family(name) is not None)
 
 
-CONSTRUCTIONS: dict[str, Construction] = _Registry({entry.name: entry for entry in _ALL})
+CONSTRUCTIONS = _Registry({entry.name: entry for entry in _ALL})
 
 
 def hosts(*, printed: bool = True, drawn: bool = True) -> list[str]:
@@ -113,11 +107,6 @@ def construction(name: str) -> Construction:
         known = choose(name, CONSTRUCTIONS)
         raise MalformedInput(f"construction {name!r} is unknown; {known}; {gated_models.FAMILY}")
     return CONSTRUCTIONS[name]
-
-
-def resolve_m(entry: Construction, shape: Shape, m: int | None) -> int:
-    """The embedding dimension: `m`, or the construction's own; see `Construction.dimension`."""
-    return entry.dimension(shape, m)
 
 
 def dense_bytes(shape: Shape, m: int, *, tied: bool, itemsize: int = 8) -> int:
@@ -152,7 +141,7 @@ def build_host(
     """
     entry = construction(name)
     check_law(law)
-    m = resolve_m(entry, shape, m)
+    m = entry.dimension(shape, m)
     entry.require_host()
     if entry.index_map is not None:
         require_memory(entry.memory(shape, m) + 16 * m, f"{name} as index maps at {shape}, m = {m},", max_memory)

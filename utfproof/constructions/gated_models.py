@@ -10,6 +10,7 @@ its biases.
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
 
@@ -21,7 +22,7 @@ from utfproof.errors import OutsideClass
 from utfproof.shapes import Shape
 from utfproof.systems import AugmentedTarget, Target, Universal
 from utfproof.systems.biases import BiasedTarget
-from utfproof.systems.mlp import MLP, MULTIPLYING
+from utfproof.systems.mlp import MULTIPLYING
 from utfproof.util.arrays import Array
 from utfproof.util.notions import Notion
 
@@ -86,8 +87,9 @@ def gated_model_host(
         third = [times(at(("hidden", layer)), constants["out"], y)]
         third.append(times(y, constants["next"], _following(at, shape, layer)))
         third.append(times(at(("hidden", layer)), constants["out next"], _following(at, shape, layer)))
-        blocks += [first, [], third]
-    mlp = _with_activations(multiplier(blocks, m, activation, tied=False), at, shape.layers)
+        gate, factor, hidden_units = (at((name, layer)) for name in ("gate", "in", "hidden"))
+        blocks += [first, [Product(gate, factor, hidden_units, gated=True)], third]
+    mlp = multiplier(blocks, m, activation, tied=False)
 
     def read(name: str, block: int, head: int) -> np.ndarray:
         return at((name, block // 3)).reshape(H, d)[head] if block % 3 == 0 else nothing
@@ -98,17 +100,6 @@ def gated_model_host(
     blocked = Shape(H, 3 * shape.layers, d, shape.d_in, shape.d_out)
     U = selected(m, at("out"), shape.d_out)
     return Universal(blocked, m, readers[0], readers[1], values, U, construction, mlp=mlp)
-
-
-def _with_activations(mlp: MLP, at: Places, layers: int) -> MLP:
-    """With one unit for each hidden unit of the target in every second block: g(gate) * in is added to hidden."""
-    for layer in range(layers):
-        block = 3 * layer + 1
-        for unit, (gate, factor, to) in enumerate(
-            zip(*(at((name, layer)) for name in ("gate", "in", "hidden")), strict=True)
-        ):
-            mlp.W_gate[block, gate, unit] = mlp.W_in[block, factor, unit] = mlp.W_out[block, unit, to] = 1
-    return mlp
 
 
 def served_target(
@@ -183,6 +174,34 @@ def embed_gated_model(
     return E
 
 
+def model_host(
+    name: str,
+    serves: str,
+    least_m: Callable[[Shape], int],
+    index_map: Callable[[Shape, int], Universal],
+    embed: Callable[[Shape, int, Target], Array],
+    *,
+    blocks: int,
+    page: str,
+) -> Construction:
+    """The record of a host for targets with MLPs, with so many blocks for each of the target's layers."""
+    return Construction(
+        name,
+        f"{serves}; inputs with X c = 1",
+        False,
+        Notion.FUNCTIONAL,
+        least_m,
+        index_map,
+        Domain("every shape with a residual stream", stream=True),
+        streams=True,
+        embed=lambda shape, m, target: (embed(shape, m, target), None),
+        memory=lambda shape, m: 0,  # the host asks for it
+        inputs=CONSTANT,
+        models=lambda s: Shape(s.heads, s.layers // blocks, s.head_dim, s.d_in, s.d_out, residual=True),
+        page=page,
+    )
+
+
 @lru_cache(maxsize=64)
 def family(name: str) -> Construction | None:
     """The host of a name mlp-D-K or mlp-D-K-ACTIVATION; None for other names."""
@@ -190,21 +209,12 @@ def family(name: str) -> Construction | None:
     if found is None:
         return None
     width, hidden, activation = int(found[1]), int(found[2]), found[3] or "silu"
-    return Construction(
+    return model_host(
         name,
-        f"gated MLPs: targets with MLPs and biases, widths up to {width} and {hidden}; inputs with X c = 1",
-        False,
-        Notion.FUNCTIONAL,
+        f"gated MLPs: targets with MLPs and biases, widths up to {width} and {hidden}",
         lambda shape: _places(shape, width, hidden).size,
         lambda shape, m: gated_model_host(shape, width, hidden, activation, m, name),
-        Domain("every shape with a residual stream", stream=True),
-        streams=True,
-        targets="all untied",
-        embed=lambda shape, m, target: (embed_gated_model(shape, m, width, hidden, activation, target), None),
-        memory=lambda shape, m: 0,  # `multiplier` asks for it
-        inputs=CONSTANT,
-        models=lambda shape: Shape(
-            shape.heads, shape.layers // 3, shape.head_dim, shape.d_in, shape.d_out, residual=True
-        ),
+        lambda shape, m, target: embed_gated_model(shape, m, width, hidden, activation, target),
+        blocks=3,
         page="docs/proofs/gated-mlp.md, Theorem C",
     )

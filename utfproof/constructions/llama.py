@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from utfproof.attention import AttentionKernel, SoftmaxAttention
-from utfproof.constructions.multiplying import Places
+from utfproof.constructions.multiplying import Places, Product, hidden_units, times
 from utfproof.errors import MalformedInput, OutsideClass
 from utfproof.systems.mlp import activated
 from utfproof.util.resources import require_memory
@@ -191,16 +191,6 @@ def _places(members: LlamaClass) -> Places:
     return at
 
 
-class _Term(NamedTuple):
-    """y[to] += factor y[left] y[right], for arrays of coordinates; gated: += silu(y[left]) y[right]."""
-
-    left: np.ndarray
-    right: np.ndarray
-    to: np.ndarray
-    factor: float = 1.0
-    gated: bool = False
-
-
 @dataclass(frozen=True)
 class _Builder:
     """Blocks of the host from sums of products of coordinates."""
@@ -227,53 +217,49 @@ class _Builder:
             self.block([*self.squares(), *reads]),
             self.inverse_root([]),
             self.scale(np.concatenate([q, k, v])),
-            self.block([_product(o, W_O, y), self.clear(scratch[: 4 * H * d])], heads),
+            self.block([times(o, W_O, y), self.clear(scratch[: 4 * H * d])], heads),
             self.block([*self.squares(), *gates]),
-            self.inverse_root([_Term(np.repeat(b, len(y)), W_out.reshape(-1), c.reshape(-1)), self.clear(b)]),
+            self.inverse_root([Product(np.repeat(b, len(y)), W_out.reshape(-1), c.reshape(-1)), self.clear(b)]),
             self.scale(np.concatenate([a, c.reshape(-1)])),
             self.block(
                 [
-                    _Term(np.repeat(a, len(y)), c.reshape(-1), np.tile(y, K), gated=True),
+                    Product(np.repeat(a, len(y)), c.reshape(-1), np.tile(y, K), gated=True),
                     self.clear(np.concatenate([a, c.reshape(-1)])),
                 ]
             ),
         ]
 
-    def squares(self) -> list[_Term]:
+    def squares(self) -> list[Product]:
         """s += |y|^2 / D + eps."""
         y, one, s = self.at("y"), self.at("one"), self.at("s")
-        return [_Term(y, y, np.repeat(s, len(y)), 1 / len(y)), _Term(one, one, s, self.members.eps)]
+        return [Product(y, y, np.repeat(s, len(y)), 1 / len(y)), Product(one, one, s, self.members.eps)]
 
-    def linear(self, matrix: np.ndarray, to: np.ndarray) -> _Term:
+    def linear(self, matrix: np.ndarray, to: np.ndarray) -> Product:
         """y[to] += y W, for the coordinates [D, k] of W."""
-        return _product(self.at("y"), matrix, to)
+        return times(self.at("y"), matrix, to)
 
-    def clear(self, places: np.ndarray) -> _Term:
+    def clear(self, places: np.ndarray) -> Product:
         """These coordinates become 0."""
-        return _Term(places, np.repeat(self.at("one"), len(places)), places, -1.0)
+        return Product(places, np.repeat(self.at("one"), len(places)), places, -1.0)
 
     def scale(self, places: np.ndarray) -> Block:
         """These coordinates are multiplied by r; s and r become 0."""
         r = self.at("r")
         done = self.clear(np.concatenate([self.at("s"), r]))
-        return self.block([_Term(np.repeat(r, len(places)), places, places), self.clear(places), done])
+        return self.block([Product(np.repeat(r, len(places)), places, places), self.clear(places), done])
 
-    def inverse_root(self, terms: list[_Term]) -> Block:
+    def inverse_root(self, terms: list[Product]) -> Block:
         """r += s^(-1/2), by SiLU units, and these terms."""
         units, constant, slope = inverse_root_units(self.members.eps, self.members.largest_mean_square)
         s, r, one = self.at("s"), self.at("r"), self.at("one")
-        return self.block([*terms, _Term(one, one, r, constant), _Term(s, one, r, slope)], units=units)
+        return self.block([*terms, Product(one, one, r, constant), Product(s, one, r, slope)], units=units)
 
-    def block(self, terms: list[_Term], heads: Sequence[Any] = (), units: np.ndarray | None = None) -> Block:
+    def block(self, terms: list[Product], heads: Sequence[Any] = (), units: np.ndarray | None = None) -> Block:
         """The block whose MLP adds all these terms. units [n, 3]: it adds sum w silu(a s + b) to r as well."""
-        gates, factors, outs, count = [], [], [], 0
-        for term in terms:
-            for sign in (1.0,) if term.gated else (1.0, -1.0):
-                unit = np.arange(count, count + len(term.to))
-                gates.append((term.left, unit, sign * self._factor(term.left)))
-                factors.append((term.right, unit, self._factor(term.right)))
-                outs.append((unit, term.to, np.full(len(unit), sign * term.factor)))
-                count += len(unit)
+        gate, factor, to, half, sign = hidden_units(terms)
+        count, unit = len(gate), np.arange(len(gate))
+        gates = [(gate, unit, half * self._factor(gate))]
+        factors, outs = [(factor, unit, self._factor(factor))], [(unit, to, half * sign)]
         if units is not None:
             unit = np.arange(count, count + len(units))
             s, r, one = (np.repeat(self.at(name), len(units)) for name in ("s", "r", "one"))
@@ -294,11 +280,6 @@ class _Builder:
     def _factor(self, places: np.ndarray) -> np.ndarray:
         """What undoes the host's norm; the large constant is read as 1."""
         return np.where(places == self.at("one").item(), self.rho / self.constant, self.rho)
-
-
-def _product(vector: np.ndarray, matrix: np.ndarray, to: np.ndarray) -> _Term:
-    """y[to] += y[vector] y[matrix]."""
-    return _Term(np.repeat(vector, matrix.shape[1]), matrix.reshape(-1), np.tile(to, len(vector)))
 
 
 def _sparse(entries: list[tuple[np.ndarray, np.ndarray, np.ndarray]], rows: int, columns: int) -> Any:

@@ -13,16 +13,15 @@ from functools import lru_cache
 
 import numpy as np
 
-from utfproof.constructions.gated_models import served_target
+from utfproof.constructions.gated_models import model_host, served_target
 from utfproof.constructions.multiplying import copied, selected
-from utfproof.constructions.record import CONSTANT, Construction, Domain
+from utfproof.constructions.record import Construction
 from utfproof.errors import OutsideClass
 from utfproof.shapes import Shape
 from utfproof.systems import Target, Universal
 from utfproof.systems.biases import BiasedTarget
 from utfproof.systems.mlp import MLP, MULTIPLYING
 from utfproof.util.arrays import Array
-from utfproof.util.notions import Notion
 from utfproof.util.resources import require_memory
 
 _NAME = re.compile(rf"mlp-tree-([1-9][0-9]{{0,5}})(?:-({'|'.join(MULTIPLYING)}))?((?<=-relu)-ungated)?")
@@ -159,22 +158,12 @@ def family(name: str) -> Construction | None:
         return None
     hidden, activation, gated = int(found[1]), found[2] or "silu", found[3] is None
     kind = "gated MLPs: targets with MLPs" if gated else "MLPs without gates: targets with such MLPs"
-    return Construction(
+    return model_host(
         name,
-        f"{kind} of up to {hidden} hidden units and biases, of any width; inputs with X c = 1",
-        False,
-        Notion.FUNCTIONAL,
+        f"{kind} of up to {hidden} hidden units and biases, of any width",
         lambda shape: stages(shape, hidden, gated=gated)[0][0],
         lambda shape, m: mlp_tree_host(shape, hidden, activation, m, name, gated=gated),
-        Domain("every shape with a residual stream", stream=True),
-        streams=True,
-        targets="all untied",
-        embed=lambda shape, m, target: (
-            embed_mlp_tree(shape, m, hidden, activation, target, gated=gated),
-            None,
-        ),
-        memory=lambda shape, m: 0,  # the host asks for it
-        inputs=CONSTANT,
-        models=lambda shape: Shape(shape.heads, shape.layers, shape.head_dim, shape.d_in, shape.d_out, residual=True),
+        lambda shape, m, target: embed_mlp_tree(shape, m, hidden, activation, target, gated=gated),
+        blocks=1,
         page="docs/proofs/gated-mlp.md, Theorem D",
     )

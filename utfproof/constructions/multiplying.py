@@ -19,12 +19,13 @@ from utfproof.util.selection import SelectionMatrix, uniform
 
 
 class Product(NamedTuple):
-    """A block adds sign * y[left] * y[right] to y[to]; arrays of coordinates of one length."""
+    """A block adds sign * y[left] * y[right] to y[to], gated: g(y[left]) y[right]; arrays of coordinates of one length."""
 
     left: np.ndarray
     right: np.ndarray
     to: np.ndarray
-    sign: int = 1
+    sign: float = 1
+    gated: bool = False
 
 
 @dataclass
@@ -53,30 +54,29 @@ def scaled(source: np.ndarray, one: np.ndarray, to: np.ndarray, sign: int = 1) -
     return Product(source.reshape(-1), np.full(source.size, one.item()), to.reshape(-1), sign)
 
 
+def hidden_units(products: Iterable[Product]) -> tuple[np.ndarray, ...]:
+    """(gate, factor, to, half, sign) of each hidden unit: it adds half * sign * g(half * y[gate]) * y[factor] to y[to]. A
+    product has two of them, half = 1 and -1; a gated one the first."""
+    rows: list[tuple[np.ndarray, ...]] = [(np.zeros(0, dtype=np.int64),) * 5]
+    for left, right, to, sign, gated in products:
+        halves = np.tile([1] if gated else [1, -1], len(to))
+        repeated = (np.repeat(x, 1 if gated else 2) for x in (left, right, to))
+        rows.append((*repeated, halves, np.full(len(halves), sign)))
+    return tuple(np.concatenate(part) for part in zip(*rows, strict=True))
+
+
 def multiplier(layers: Sequence[Iterable[Product]], m: int, activation: str, *, tied: bool) -> MLP:
-    """The MLP whose layer l adds all products of layers[l] at once: two hidden units a product, entries 0, 1 and -1.
-    ResourceLimit before allocating."""
-    none = np.zeros(0, dtype=np.int64)
-    joined = [
-        [np.concatenate(part) for part in zip(*map(_rows, [*products, Product(none, none, none)]), strict=True)]
-        for products in layers
-    ]
-    width = 2 * max(len(rows[0]) for rows in joined)
-    require_memory(4 * 8 * len(joined) * m * width, f"MLPs of {width} hidden units at m = {m}")
-    W_gate, W_in = (np.zeros((len(joined), m, width), dtype=np.int64) for _ in range(2))
-    W_out = np.zeros((len(joined), width, m), dtype=np.int64)
-    for layer, (left, right, to, sign) in enumerate(joined):
-        first = 2 * np.arange(len(left))
-        for units, half in ((first, 1), (first + 1, -1)):
-            W_gate[layer, left, units] = half
-            W_in[layer, right, units] = 1
-            W_out[layer, units, to] = half * sign
+    """The MLP whose layer l adds all products of layers[l] at once, entries 0, 1 and -1. ResourceLimit before allocating."""
+    units = [hidden_units(products) for products in layers]
+    width = max(len(gate) for gate, *_ in units)
+    require_memory(4 * 8 * len(units) * m * width, f"MLPs of {width} hidden units at m = {m}")
+    W_gate, W_in = (np.zeros((len(units), m, width), dtype=np.int64) for _ in range(2))
+    W_out = np.zeros((len(units), width, m), dtype=np.int64)
+    for layer, (gate, factor, to, half, sign) in enumerate(units):
+        unit = np.arange(len(gate))
+        W_gate[layer, gate, unit], W_in[layer, factor, unit], W_out[layer, unit, to] = half, 1, half * sign
     arrays: tuple[Any, ...] = (W_in, W_out, W_gate)
     return MLP(activation, *(array[0] if tied else array for array in arrays))
-
-
-def _rows(product: Product) -> tuple[np.ndarray, ...]:
-    return product.left, product.right, product.to, np.full(len(product.to), product.sign)
 
 
 def selected(m: int, rows: np.ndarray, columns: int) -> SelectionMatrix:
