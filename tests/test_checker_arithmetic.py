@@ -6,6 +6,8 @@ from array import array
 from bisect import bisect_left
 from types import SimpleNamespace
 
+import corpus
+import judges
 import numpy as np
 import pytest
 import rfc8785
@@ -312,11 +314,14 @@ def test_not_a_number_anywhere_is_invalid(tmp_path, dtype, bad):
 
 
 def test_factors_of_width_zero(tmp_path):
+    """R_V is zero, and so is the first column of outputs. The package refuses such files, the format does not."""
     path = save(tmp_path / "h.safetensors", small_host(np.random.default_rng(0), 6, d_v=0))
-    found = certify_weights(path)
-    found.write(tmp_path / "c.json")
-    assert not found.universal
-    assert checker.check_file(tmp_path / "c.json").code == 0
+    claim = checker.Claim(checker.KINDS["rank-deficient"], checker.Shape(2, 1, 1, 1, 1, 6))
+    host = {"system": "universal", "weights": checker.read_weights(str(path), claim)[0]}
+    found = corpus.document("rank-deficient", host, (2, 1, 1, 1, 1), 6, corpus.kernel_evidence({4: 1}))
+    assert judges.confirmed(found, tmp_path).code == checker.VALID
+    wrong = corpus.changed(found, "evidence", corpus.kernel_evidence({3: 1}))
+    assert judges.confirmed(wrong, tmp_path).code == checker.INVALID
 
 
 def test_neighbours_do_not_disturb(tmp_path):
