@@ -33,7 +33,6 @@ from utfproof.reporting import charts, mathematics
 from utfproof.shapes import Shape, matching_dimension, paper_dimension
 from utfproof.training import optimum, results, tables
 from utfproof.training.tasks import kind_of
-from utfproof.util import plots
 
 ROOT = Path(__file__).parents[1]
 INCLUDED = {
@@ -108,10 +107,7 @@ def generated() -> dict[str, str]:
 @lru_cache
 def house_map() -> str:
     """The rooms and their imports, as SVG."""
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "house.svg"
-        subprocess.run([sys.executable, str(ROOT / "scripts" / "house_map.py"), str(path)], check=True)
-        return path.read_text(encoding="utf-8")
+    return importlib.import_module("house_map").draw()
 
 
 @lru_cache
@@ -125,16 +121,13 @@ def gated_picture() -> str:
         "gated MLPs": [construction("gated").least_m(shape) for shape in at],
         "gated MLPs, tied targets": [construction("gated-tied").least_m(shape) for shape in at],
     }
-    figure = plots.open_figure((6.4, 3.6))
-    axes = figure.subplots()
-    for (label, values), style in zip(lines.items(), ("--", "-", "-", ":"), strict=True):
-        axes.plot(layers, values, style, marker=".", label=label)
-    axes.set(xlabel="layers L", ylabel="m", yscale="log", xticks=layers, title="(H, L, d, d_in) = (2, L, 1, 2)")
-    axes.grid(alpha=0.3)
-    axes.legend(fontsize="small")
-    with tempfile.TemporaryDirectory() as folder:
-        plots.write_figure(figure, Path(folder) / "gated.svg")
-        return (Path(folder) / "gated.svg").read_text(encoding="utf-8")
+    with charts.chart(6.4, 3.6) as (axes, drawn):
+        for (label, values), style in zip(lines.items(), ("--", "-", "-", ":"), strict=True):
+            axes.plot(layers, values, style, marker=".", label=label)
+        axes.set(xlabel="layers L", ylabel="m", yscale="log", xticks=layers, title="(H, L, d, d_in) = (2, L, 1, 2)")
+        axes.grid(alpha=0.3)
+        axes.legend(fontsize="small")
+        return str(drawn())
 
 
 @lru_cache

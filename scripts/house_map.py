@@ -9,10 +9,8 @@ import tomllib
 from pathlib import Path
 
 import grimp
-import matplotlib
 
-matplotlib.use("svg")
-import matplotlib.pyplot as plt
+from utfproof.reporting.charts import chart
 
 ROOT = Path(__file__).parents[1]
 
@@ -36,26 +34,21 @@ def imports(rooms: set[str]) -> set[tuple[str, str]]:
     return {(a, c) for a, c in edges if not any((a, b) in edges and (b, c) in edges for b in rooms)}
 
 
-def draw(path: Path) -> None:
-    """Write the picture."""
+def draw() -> str:
+    """The picture as SVG."""
     rows = layers()
     place = {name: ((i + 1) / (len(row) + 1), -level) for level, row in enumerate(rows) for i, name in enumerate(row)}
-    figure, axes = plt.subplots(figsize=(8, 0.75 * len(rows)), layout="constrained")
-    axes.set_axis_off()
-    axes.set(xlim=(0, 1), ylim=(0.5 - len(rows), 0.5))
-    for one, other in sorted(imports(set(place))):
-        axes.annotate(
-            "",
-            place[other],
-            place[one],
-            arrowprops={"arrowstyle": "-|>", "color": "#8aa", "shrinkA": 12, "shrinkB": 14},
-        )
-    for name, (x, y) in place.items():
-        axes.text(
-            x, y, name, ha="center", va="center", bbox={"boxstyle": "round", "facecolor": "white", "edgecolor": "#357"}
-        )
-    figure.savefig(path)
+    arrow = {"arrowstyle": "-|>", "color": "#8aa", "shrinkA": 12, "shrinkB": 14}
+    with chart(8, 0.75 * len(rows)) as (axes, drawn):
+        axes.set_axis_off()
+        axes.set(xlim=(0, 1), ylim=(0.5 - len(rows), 0.5))
+        for one, other in sorted(imports(set(place))):
+            axes.annotate("", place[other], place[one], arrowprops=arrow)
+        box = {"boxstyle": "round", "facecolor": "white", "edgecolor": "#357"}
+        for name, at in place.items():
+            axes.text(*at, name, ha="center", va="center", color="#123", bbox=box)
+        return str(drawn())
 
 
 if __name__ == "__main__":
-    draw(Path(sys.argv[1]))
+    Path(sys.argv[1]).write_text(draw())

@@ -166,7 +166,7 @@ def proved_only(side):
 @pytest.mark.full
 def test_every_number_of_the_default_table_has_a_certificate(tmp_path):
     """At the deepest shapes the constructions' certificates name what they do not write out; nothing is left to formulas."""
-    found = frontier([Shape(h, length, 1, 1) for h in (3, 4) for length in (8, 9, 10)])
+    found = frontier([Shape(3, 10, 1, 1), Shape(4, 10, 1, 1)])
     sides = [side for entry in found.entries for side in (entry.proved, entry.reached)]
     assert {side.status for side in sides if not proved_only(side)} <= {CERTIFIED, TRIVIAL}
     assert any(map(proved_only, sides))

@@ -77,15 +77,14 @@ def test_degenerate_targets_are_served(name, dims, law):
     assert abs(host.forward(X, E, kernel) - expected).max() <= 1e-10 * max(1, abs(expected).max())
 
 
-@pytest.mark.full
 def test_one_basis_for_all_layers_would_not_serve_these_targets():
     """d = 1, H = 2: what the heads read excludes each choice of a common P, layer after layer."""
-    shape = Shape(2, 9, 1, 2)
+    shape = Shape(2, 3, 1, 2)
     target = rational_target(shape, 5, False)
-    for layer in range(9):
+    for layer in range(3):
         values = ([1, 0], [1, 0]), ([0, 1], [1, 0]), ([1, -1], [1, -1])
         target.W_O[layer] = exact(np.eye(2, dtype=int)[:, None])
-        target.W_V[layer] = exact(np.array(values[layer % 3]))[..., None]
+        target.W_V[layer] = exact(np.array(values[layer]))[..., None]
     for served in (target, replace(target, W_K=0 * target.W_K, W_O=target.W_O * 0)):
         for exactly in (True, False):
             served = served if exactly else as_floats(served)
