@@ -52,6 +52,7 @@ SPACING = (
     (r"<mi>:</mi><mo>&#x0003D;</mo>", "<mo>:=</mo>"),
     (r"<mi>:</mi>", "<mo>:</mo>"),
     (r"<mo>([A-Za-z]+|&#x0221E;|&#x02205;)</mo>", r"<mi>\1</mi>"),
+    (r"(<mi>[A-Za-z]{2,}</mi>)(?=<mi|<ms)", r'\1<mspace width="0.17em"/>'),
     (r"<mo(?: stretchy=\"false\")?>(&#x0007C;|&#x0002F;)</mo>", r'<mo stretchy="false" lspace="0" rspace="0">\1</mo>'),
 )
 """Names, bars and slashes as latex2mathml writes them, and with the spaces that TeX gives them."""
