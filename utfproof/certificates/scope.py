@@ -6,7 +6,7 @@ from typing import Any
 
 from utfproof.certificates.format import shape_of
 from utfproof.constructions import CONSTRUCTIONS
-from utfproof.shapes import matching_dimension
+from utfproof.shapes import column_at, matching_dimension
 from utfproof.util.notions import Hosts, Notion, Scope, Targets
 
 _TIED = {entry.name for entry in CONSTRUCTIONS.values() if entry.tied}
@@ -14,6 +14,8 @@ _TIED = {entry.name for entry in CONSTRUCTIONS.values() if entry.tied}
 
 INEQUALITY = "dimension"
 """The method of certificates whose arithmetic is an inequality of a written proof (docs/certificate-format.md, section 10)."""
+MOST_NAMED = 3
+"""Columns of a kernel vector that a line names: kind, head word and coordinate."""
 WORDS = {
     "rank-permutation": "R_all is a permutation matrix (columns are different unit vectors)",
     "rank-permutation, residual": "the columns of R_all that targets tell apart begin in different rows",
@@ -67,4 +69,9 @@ def in_words(document: dict[str, Any]) -> str:
         else "the bound for every host"
     )
     facts = {"rank": claim.get("rank"), "prime": evidence.get("prime"), "m": document["shape"]["m"], "bound": bound}
-    return f"{kind}: {WORDS[method].format(**facts, entries=len(evidence.get('z', ())))}"
+    said = f"{kind}: {WORDS[method].format(**facts, entries=len(evidence.get('z', ())))}"
+    if method != "kernel-vector" or len(evidence["z"]) > MOST_NAMED:
+        return said
+    columns = (column_at(shape, int(position)) for position, _ in evidence["z"])
+    names = (f"{c.kind}({', '.join(map(str, c.word))})[{c.coordinate}]" for c in columns)
+    return f"{said} (columns {' and '.join(names)})"
