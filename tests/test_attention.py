@@ -119,4 +119,4 @@ def test_nonsense_is_refused(call, message):
 def test_the_checkers_and_the_format_know_every_part(name):
     assert name.split(":")[0] in checker.PARTS
     assert name.split(":")[0] in second_checker.PARTS
-    assert f"\n| `{name}` |" in (Path(__file__).parents[1] / "docs" / "certificate-format.md").read_text()
+    assert f"\n* `{name}`: " in (Path(__file__).parents[1] / "docs" / "certificate-format.md").read_text()
