@@ -48,10 +48,10 @@ Definition gate_law (g : R -> R) : Prop := forall z, g z - g (- z) = z.
 
 End Blocks.
 
-(* An MLP that multiplies: for every product p with on p it adds y_(a p) y_(b p) to y_(c p) *)
+(* An MLP that multiplies: for every product p with on p it adds y_(a p) y_(b p) to y_(c p), or subtracts it if neg p *)
 
 Section Products.
-Variables (R : ringType) (H d : nat) (C P : finType) (a b c : P -> C) (on : pred P).
+Variables (R : ringType) (H d : nat) (C P : finType) (a b c : P -> C) (on neg : pred P).
 Variable S : layer R H d #|C|.
 
 Notation hidden := [finType of P * bool].
@@ -59,7 +59,7 @@ Definition products : gated_block R H d #|C| #|hidden| := GatedBlock S
   (\matrix_(u < #|C|, k < #|hidden|) let: (p, s) := enum_val k in (enum_val u == a p)%:R * (-1) ^+ s)
   (\matrix_(u < #|C|, k < #|hidden|) let: (p, s) := enum_val k in (enum_val u == b p)%:R)
   (\matrix_(k < #|hidden|, u < #|C|) let: (p, s) := enum_val k in
-     (on p && (enum_val u == c p))%:R * (-1) ^+ s).
+     (on p && (enum_val u == c p))%:R * (-1) ^+ (neg p (+) s)).
 
 Lemma pick_sum n (Y : 'M[R]_(n, #|C|)) t (x : C) (z : R) :
   \sum_u Y t u * ((enum_val u == x)%:R * z) = Y t (enum_rank x) * z.
@@ -70,7 +70,7 @@ Qed.
 
 Lemma productsE (g : R -> R) n (Y : 'M[R]_(n, #|C|)) t (u : C) : gate_law g ->
   gated_mlp g products Y t (enum_rank u)
-  = \sum_(p | on p && (c p == u)) Y t (enum_rank (a p)) * Y t (enum_rank (b p)).
+  = \sum_(p | on p && (c p == u)) (-1) ^+ neg p * (Y t (enum_rank (a p)) * Y t (enum_rank (b p))).
 Proof.
 move=> law; rewrite mxE (reindex enum_rank) /=; last exact: onW_bij (enum_rank_bij _).
 pose V := \matrix_(i, k) (g ((Y *m gate products) i k) * (Y *m linear products) i k).
@@ -84,7 +84,10 @@ have unit s : V t (enum_rank (p, s)) = g (Y t (enum_rank (a p)) * (-1) ^+ s) * Y
 rewrite (bigD1 true) //= (bigD1 false) //= big1 => [|[]//].
 rewrite /F !unit !mxE !enum_rankK /= (eq_sym u) expr0 expr1 addr0 !mulr1 mulrN1.
 case: ifP => _; last by rewrite !mul0r !mulr0 addr0.
-by rewrite mul1r mulr1 mulrN1 addrC -mulrBl law.
+have e : Y t (enum_rank (a p)) * Y t (enum_rank (b p)) = g (Y t (enum_rank (a p))) * Y t (enum_rank (b p))
+    - g (- Y t (enum_rank (a p))) * Y t (enum_rank (b p)) by rewrite -mulrBl law.
+rewrite e mul1r; case: (neg p); rewrite /= ?expr0 ?expr1 ?mulr1 ?mulrN1 ?mul1r ?mulN1r ?opprB //.
+by rewrite addrC.
 Qed.
 
 Lemma signs_bool (b' : bool) (s : bool) : [\/ b'%:R * (-1) ^+ s = 0 :> R, b'%:R * (-1) ^+ s = 1 :> R
@@ -154,7 +157,7 @@ Definition heads (l : nat) : layer R H d m :=
 Definition gated_host (l : nat) : gated_block R H d m #|[finType of goal * source * bool]| :=
   products (fun ys : goal * source => inl (inl (inl (inr (layer_of ys.1, ys.2)))) : C)
            (fun ys => inl (inl (inr ys))) (fun ys => place ys.1)
-           (fun ys => layer_of ys.1 == l :> nat) (heads l).
+           (fun ys => layer_of ys.1 == l :> nat) pred0 (heads l).
 
 Definition gated_out : 'M[R]_(m, din) := sel R (fun r => inl (inr r) : C).
 
@@ -258,7 +261,7 @@ Qed.
 Lemma mlp_step l : (l < L)%N -> state l 1 + gated_mlp g (gated_host l) (state l 1) = state l.+1 0.
 Proof.
 move=> lL; apply/matrixP => t v; rewrite -[v]enum_valK; move: (enum_val v) => {v} u.
-rewrite [LHS]mxE /gated_host productsE // !stateE.
+rewrite [LHS]mxE /gated_host productsE // !stateE; under eq_bigr => p _ do rewrite expr0 mul1r.
 (* what the products add at the place of y *)
 have value y : (layer_of y == l :> nat) ->
     \sum_(s : source) state l 1 t (enum_rank (inl (inl (inl (inr (layer_of y, s)))) : C))
