@@ -145,7 +145,7 @@ def identity_bound(name: str, question: Question, place: str, *, label: str = ""
         lambda shape: _square(shape) and entry.defined(shape),
         place,
         lambda shape, value: identity_certificate(name, shape, value, tied_targets=question.targets == TIED),
-        entry.least_m,
+        lambda shape: entry.least_m(shape) // 2,  # a checker follows blocks of E, and at most 2^22 of them
         residual=residual,
     )
 
