@@ -17,6 +17,7 @@ from utfproof.attention import parse_kernel
 from utfproof.certificates import checker
 from utfproof.certificates.enclosures import enclosure_certificate
 from utfproof.certificates.prover import certify_weights
+from utfproof.cli.app import run as command
 from utfproof.constructions import build_host, random_target
 from utfproof.emulation.compare import random_input
 from utfproof.emulation.enclosure import enclose, exact_embedding
@@ -247,3 +248,17 @@ def test_the_prover_binds_the_stream(tmp_path):
         assert checker.check_file(tmp_path / f"{residual}.json").code == 0
         digests.add(found.document["claim"]["host"]["weights"])
     assert len(digests) == 2
+
+
+def test_a_refutation_is_valid_and_not_what_universal_requires(tmp_path, capsys):
+    shape = ["-H", "1", "-L", "1", "-d", "1", "--d-in", "1"]
+    assert command(["certify", "tied", *shape, "-o", str(tmp_path / "good.json")]) == 0
+    assert command(["check", str(tmp_path), "--require", "universal", "--require", "checked"]) == 0
+    assert command(["certify", "random", *shape, "--m", "2", "-o", str(tmp_path / "small.json")]) == 1
+    assert command(["check", str(tmp_path)]) == 0
+    capsys.readouterr()
+    assert command(["check", str(tmp_path), "--require", "universal"]) == 4
+    _, err = capsys.readouterr()
+    assert f"not every certificate shows that its host is universal: {tmp_path / 'small.json'}" in err
+    assert command(["check", str(tmp_path / "none.json")]) == 2
+    assert capsys.readouterr().out.startswith("MISSING")

@@ -268,9 +268,10 @@ def test_tables_elsewhere_name_the_folder_and_need_no_pytorch(tmp_path):
         capture_output=True,
         text=True,
     )
-    assert done.returncode == 0, done.stderr
-    assert f"No run in {tmp_path / DEFAULT_FOLDER}; name another folder with --results FOLDER." in done.stdout
-    assert "0 of the paper's 75 cells" in done.stdout
+    assert done.returncode == 2, done.stderr
+    assert done.stdout == ""
+    assert len(done.stderr.splitlines()) == 1
+    assert f"there is no folder {DEFAULT_FOLDER} here" in done.stderr
 
 
 def test_what_hosts_hold_stands_beside_what_training_finds():

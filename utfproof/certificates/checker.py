@@ -37,7 +37,7 @@ VALID, INVALID, MALFORMED, LIMIT, INTERNAL, SKIPPED = 0, 1, 2, 3, 70, -1
 LABELS = {INVALID: "INVALID", MALFORMED: "MALFORMED", LIMIT: "LIMIT", INTERNAL: "ERROR"}
 PROVED, CHECKED, CITED = "proved", "checked", "cited"  # what a valid certificate rests on, strongest first
 FORMAT, VERSION = "utfproof-certificate", 2
-NO_MEMORY = "the memory did not suffice"
+NO_MEMORY, NO_FILE = "the memory did not suffice", "the file does not exist"
 MAX_JSON = 64 * 2**20  # bytes of a certificate file
 MAX_HEADER = 2**24  # bytes of the header of a file of weights
 MAX_DIGITS = 100_000  # of one integer written as a string
@@ -85,7 +85,7 @@ class Verdict:
     def status(self) -> str:
         """`proved`, if the verified checker accepted it, too; `cited`, if a bound of a written proof; else `checked`."""
         if self.code != VALID:
-            return LABELS[self.code]
+            return "MISSING" if self.message == NO_FILE else LABELS[self.code]
         return next((status for status in (PROVED, CITED) if status in self.facts), CHECKED)
 
     @property
@@ -3060,7 +3060,7 @@ def judge(path: Path, options: Options, in_folder: bool = False) -> Verdict:
     except Stop as stop:
         return Verdict(stop.code, str(stop), facts)
     except FileNotFoundError:
-        return Verdict(MALFORMED, "there is no such file", facts)
+        return Verdict(MALFORMED, NO_FILE, facts)
     except OSError as error:
         return Verdict(MALFORMED, f"cannot be read: {error.strerror or error}", facts)
     except UnicodeError:

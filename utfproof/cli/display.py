@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 import sys
 import threading
 import time
@@ -16,14 +17,21 @@ from utfproof.util.progress import Stage, listening
 
 DELAY = 0.7
 """Seconds of work before anything is drawn: what is quick stays quiet."""
+SILENCE = 1.5
+"""Seconds without a line, after which plain stages say how far they are."""
 
 
 @contextlib.contextmanager
 def shown(mode: str) -> Iterator[None]:
     """The stages of this block: a line each where the mode is plain, else bars."""
     if mode == "plain":
-        with listening(Plain()):
-            yield
+        lines = Plain()
+        threading.Thread(target=lines.repeat, daemon=True).start()
+        try:
+            with listening(lines):
+                yield
+        finally:
+            lines.over.set()
         return
     bars = Bars()
     timer = threading.Timer(DELAY, bars.begin_drawing)
@@ -38,19 +46,41 @@ def shown(mode: str) -> Iterator[None]:
 
 
 class Plain:
-    """A line on standard error when a stage begins: seconds since the command began, what, how much."""
+    """A line on standard error when a stage begins, and while it is silent: seconds since the command began, what, how much."""
 
     def __init__(self) -> None:
-        self._began = time.monotonic()
+        self._began = self._last = time.monotonic()
+        self._stages: list[Stage] = []
+        self.over = threading.Event()
 
     def begin(self, stage: Stage) -> None:
         """Print the line."""
-        size = "" if stage.total is None or stage.unit == "%" else f", {stage.total:,.0f} {stage.unit or 'steps'}"
-        with contextlib.suppress(OSError, ValueError):
-            print(f"[{time.monotonic() - self._began:7.1f} s] {plain(stage.name)}{size}", file=sys.stderr, flush=True)
+        self._stages.append(stage)
+        counted = stage.total is not None and stage.unit != "%"
+        self._print(f"{stage.name}, {amount(stage.total, stage.unit)}" if counted else stage.name)
 
     def end(self, stage: Stage) -> None:
         """A stage's length is the difference to the next line."""
+        self._stages.remove(stage)
+
+    def repeat(self) -> None:
+        """Say how far the innermost stage is whenever nothing was printed for a while."""
+        while not self.over.wait(max(0.1, self._last + SILENCE - time.monotonic())):
+            if time.monotonic() - self._last >= SILENCE and (stages := [*self._stages]):
+                doing = stages[-1]
+                far = "" if doing.total is None else f" {doing.done:,.0f} of {amount(doing.total, doing.unit)}"
+                self._print(" ".join(f"... {doing.name}:{far or ' at work'} {doing.note}".split()))
+
+    def _print(self, text: str) -> None:
+        self._last = time.monotonic()
+        with contextlib.suppress(OSError, ValueError):
+            print(f"[{self._last - self._began:7.1f} s] {plain(text)}", file=sys.stderr, flush=True)
+
+
+def amount(total: float | None, unit: str) -> str:
+    """Such as 3 runs, or 1 run."""
+    unit = unit or "steps"
+    return f"{total:,.0f} {re.sub(r's(?= |$)', '', unit, count=1) if total == 1 else unit}"
 
 
 class Bars(Progress):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -67,7 +68,9 @@ def certify(
     shape = options.shape_of(heads, layers, head_dim, d_in, d_out, residual=residual)
     asked = None if notion is None else Notion.asked(notion)
     how: dict[str, Any] = {"seed": seed, "law": law, "dtype": dtype, "witness": witness, "device": device}
+    began = time.monotonic()
     found = certify(construction, shape, m, notion=asked, **how, max_memory=max_memory)
+    seconds = time.monotonic() - began
     files = [str(path) for path in found.write(output)]
     claim, dimensions = found.document["claim"], shape_of(found.document)
     by, targets, free, inputs = Notion(claim["notion"]), claim["targets"], claim.get("free"), claim.get("inputs")
@@ -93,6 +96,7 @@ def certify(
         "evidence": _evidence(found),
         "certificate": ", ".join(files),
         "means": meaning if found.universal else REFUTED,
+        "time": f"{seconds:.1f} s",
     }
     return Outcome(document, f"certify {construction}", rows, 0 if found.universal else 1)
 

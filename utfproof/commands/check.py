@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
+from collections.abc import Callable
 from typing import Annotated
 
 import typer
@@ -15,14 +16,20 @@ from utfproof.certificates.checking import SECONDS, Judge
 from utfproof.cli import signals
 from utfproof.cli.entry import AsJson, HelpAll, Progress, watched
 from utfproof.cli.options import MaxMemory, one_of, positive, rare
+from utfproof.cli.outcome import plain
 from utfproof.errors import MalformedInput
 from utfproof.util.progress import stage
 
 INTERRUPTED = 130
 LACKING = 4
 """Exit code where --require asks for more than is established."""
-ENOUGH = {None: (checker.PROVED, checker.CHECKED, checker.CITED), checker.CHECKED: (checker.PROVED, checker.CHECKED)}
-"""What a certificate may rest on, by --require."""
+UNIVERSAL = "universal"
+REQUIRED: dict[str, Callable[[Verdict], bool]] = {
+    checker.PROVED: lambda verdict: verdict.status == checker.PROVED,
+    checker.CHECKED: lambda verdict: verdict.status in (checker.PROVED, checker.CHECKED),
+    UNIVERSAL: lambda verdict: verdict.message.startswith(f"{UNIVERSAL} "),
+}
+"""Whether a valid certificate is enough for a word of --require."""
 
 
 def check(
@@ -33,11 +40,12 @@ def check(
     as_json: AsJson = False,
     quiet: Annotated[bool, typer.Option("--quiet", help="Say nothing about valid certificates.")] = False,
     require: Annotated[
-        str | None,
+        list[str] | None,
         typer.Option(
-            help="Exit with 4 unless every certificate is proved, or at least checked (not only cited).",
-            parser=one_of((checker.PROVED, checker.CHECKED)),
-            metavar=f"{checker.PROVED}|{checker.CHECKED}",
+            help="Exit with 4 unless every certificate is proved, or at least checked (not only cited), or shows that its "
+            "host is universal; repeatable.",
+            parser=one_of(tuple(REQUIRED)),
+            metavar="|".join(REQUIRED),
         ),
     ] = None,
     weights: Annotated[
@@ -61,7 +69,7 @@ def check(
     alone) or cited (it rests on a written proof). Exit 0: all are valid, whichever way they decide. Else 1: one is invalid.
     Else 70: a check broke off, which is no verdict. Else 2: one is malformed. Else 3: one is over a limit.
 
-    Example: utfproof check certificates/
+    Examples: utfproof check certificates/; utfproof check certificates/ --require universal --require checked
     """
     if max_memory == 0:
         raise MalformedInput("--max-memory 0: no certificate is checked without memory; write for example 500M or 4G")
@@ -70,16 +78,19 @@ def check(
         if not os.path.exists(place):
             raise MalformedInput(f"--weights {place}: there is no such file or folder")
 
+    lacking: dict[str, str] = {}
+
     def code_of(found: list[Verdict]) -> int:
-        known = {verdict.status for verdict in found}
         code = checker.exit_code(found)
-        return LACKING if code == checker.VALID and not known <= {*ENOUGH.get(require, (checker.PROVED,))} else code
+        return LACKING if code == checker.VALID and lacking else code
 
     with watched(progress), stage("check", whole=True) as doing, Judge(options, max_memory, max_seconds) as judge:
 
         def told(path: str, in_folder: bool) -> Verdict:
             verdict = judge(path, in_folder)
             doing.reach(doing.done + 1, f"{doing.done + 1:.0f}: {path}")
+            if verdict.code == checker.VALID:
+                lacking.update({word: path for word in require or () if not REQUIRED[word](verdict)})
             return verdict
 
         code = checker.reported(paths, told, as_json=as_json, quiet=quiet, trusted=judge.trusted, code_of=code_of)
@@ -87,7 +98,9 @@ def check(
     if code == INTERRUPTED:  # it has said so itself
         raise SystemExit(signals.code(signals.received() or signal.SIGINT))
     if code == LACKING:
-        print(f"not every certificate is {require}", file=sys.stderr)
-        if alone:
+        for word, path in lacking.items():
+            what = "shows that its host is universal" if word == UNIVERSAL else f"is {word}"
+            print(plain(f"not every certificate {what}: {path}"), file=sys.stderr)
+        if alone and checker.PROVED in lacking:
             print("there is no verified checker here: make checker builds it", file=sys.stderr)
     raise typer.Exit(code)

@@ -50,6 +50,8 @@ def read(
     needs = {"--tokens": tokens is not None and module is None, "--positions": positions is not None and tokens is None}
     if missing := [name for name, lacking in needs.items() if lacking]:
         raise MalformedInput(f"{missing[0]} is about a part of a live model: pass --module and --tokens")
+    if tokens is not None and positions is None:
+        raise MalformedInput("--tokens is about a part of a model at some positions: pass --positions too")
     if module is not None:
         if attention is not None:
             raise MalformedInput("--attention is about files of models; a live module shows its own: leave it out")

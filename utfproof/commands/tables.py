@@ -20,11 +20,16 @@ WIDTH = 100
 
 
 def results_folder(given: Path | None) -> Path:
-    """The folder of results: the default one may be missing, a named one may not."""
+    """The folder of results; MalformedInput where it is missing."""
     from utfproof.training.results import DEFAULT_FOLDER
 
     if given is not None and not given.is_dir():
         raise MalformedInput(f"--results {given} is no folder; `utfproof train --results {given}` makes it")
+    if given is None and not DEFAULT_FOLDER.is_dir():
+        raise MalformedInput(
+            f"there is no folder {DEFAULT_FOLDER} here: run this in a clone of the project, or name a folder of results with "
+            "--results (utfproof train writes one)"
+        )
     return given or DEFAULT_FOLDER
 
 
@@ -36,7 +41,7 @@ def tables(
 
     Measured: mean ± sd over the seeds, steps, device.
     First the setting `paper` (learned positions), then `theory` (no positions), then what `utfproof optimum` has measured.
-    Needs no PyTorch. Exit 0, also when nothing was measured. 2: a file of the folder is no result.
+    Needs no PyTorch. Exit 0, also when nothing was measured. 2: no folder of results, or a file of it is none.
 
     Examples: utfproof tables; utfproof tables --results results/training --json
     """

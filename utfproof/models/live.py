@@ -77,7 +77,8 @@ def from_model(
         return _whole(module, seed)
     if tokens is None or positions is None:
         raise MalformedInput(
-            "a part of a model is taken for given token ids and positions: pass tokens=[...], positions=n"
+            "a part of a model is taken for given token ids and positions: pass --tokens and --positions (in Python tokens, "
+            "positions)"
         )
     if (layer or 0, part or "attention") != (0, "attention"):
         raise MalformedInput(
@@ -110,8 +111,8 @@ def _whole(module: Any, seed: int) -> Reading:
             return confirmed(reading, forward, f"the forward pass of {type(module).__name__}{TWIN}", seed)
     closest = min(tried, key=lambda pair: np.nan_to_num(pair[0].relative_difference, nan=np.inf))
     raise file.refuse(
-        f"{_differs(*closest)}. Rotations by positions are read in the first layer alone, from_model(model, tokens=[...], "
-        "positions=n), or passed to from_parts"
+        f"{_differs(*closest)}. Rotations by positions are read in the first layer alone: pass --tokens and --positions "
+        "(in Python tokens, positions, or from_parts)"
     )
 
 

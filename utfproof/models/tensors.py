@@ -15,10 +15,10 @@ NORMS, MLPS = "docs/proofs/normalisation.md", "docs/proofs/gated-mlp.md"
 OBSTACLES = (
     ("norms", NORMS, r"(^|\.|_)(ln|norm|layer_?norm|rms_?norm|batch_?norm)[0-9]*(_|\.|$)|(^|\.)(ln_|norm_)|layernorm",
      "it normalises: no host without norms matches almost any model with a norm after a layer or at the end; the first "
-     "layer's attention is exact: from_model(model, tokens=[...], positions=n)"),
+     "layer's attention is exact: pass --module, --tokens and --positions (from_model in Python)"),
     ("MLPs", MLPS, r"(^|\.)(mlp|ffn|ff|feed_?forward|experts?|fc|fc_?[0-9]+|c_fc|linear_?[0-9]+|W_in|W_out|W_gate)(\.|$)",
      "it belongs to an MLP: no softmax host without MLPs gives a relu on all contexts; hosts with gated MLPs serve models "
-     "without norms (from_parts), and the first layer's attention is exact"),
+     "without norms (from_parts in Python), and the first layer's attention is exact: --module, --tokens, --positions"),
     ("rotations", "", r"(rotary|rope|inv_freq|freqs)",
      "positions that rotate queries and keys are not learned positions of the stream"),
     ("relative positions", "", r"(rel_?pos|relative|alibi|position_?bias)",

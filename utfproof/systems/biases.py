@@ -76,7 +76,9 @@ class BiasedTarget:
         if self.mlp is not None:
             self.mlp.require_fit(shape.layers, D)
             if not shape.residual:
-                raise MalformedInput(f"targets with MLPs have a residual stream; {shape} has none (residual=True)")
+                raise MalformedInput(
+                    f"targets with MLPs have a residual stream; {shape} has none: pass --residual (residual=True in Python)"
+                )
         for name, expected in self._sizes.items():
             array = getattr(self, name)
             if array is not None and tuple(array.shape) != expected:
