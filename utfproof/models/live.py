@@ -77,8 +77,7 @@ def from_model(
         return _whole(module, seed)
     if tokens is None or positions is None:
         raise MalformedInput(
-            "a part of a model is taken for given token ids and positions: pass --tokens and --positions (in Python tokens, "
-            "positions)"
+            "a part of a model is taken for token ids and positions: pass --tokens, --positions (Python: tokens, positions)"
         )
     if (layer or 0, part or "attention") != (0, "attention"):
         raise MalformedInput(
