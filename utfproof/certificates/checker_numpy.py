@@ -163,7 +163,8 @@ def stored(host: Any, name: str, layer: int, head: int, p: int) -> Read:
         x = raw[first + start : first + stop].astype(np.int64)
         upper = x >> bits & len(powers) - 1  # the sign and the exponent
         low = (x & 2**bits - 1) + (np.int64(1) << bits) * (upper & len(powers) // 2 - 1 > 0)
-        return low * powers[upper] if p << bits + 1 <= EXACT else low % p * powers[upper] % p
+        worth = (low if p << bits + 1 <= EXACT else low % p) * powers[upper]
+        return worth if p**2 <= EXACT else worth % p
 
     return read
 
