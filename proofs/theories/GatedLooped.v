@@ -22,7 +22,8 @@ Definition gated_signs D K (B : gated_block R H d D K) : Prop :=
   [/\ forall h, [/\ is01 (lQ (attention B) h), is01 (lK (attention B) h) & is01 (lV (attention B) h)],
       signs (gate B), signs (linear B) & signs (output B)].
 
-(* E gives attention and outputs of T, for every gate of the law, every attention map, n, and X with X c = 1 *)
+(* E gives attention and outputs of T, for every gate of the law, every attention map, n, and X with
+   X c = 1 *)
 Definition gated_serves din m K L (B : nat -> gated_block R H d m K) (U : 'M[R]_(m, din))
     (T : transformer R H d din) (c : 'cV[R]_din) (E : 'M[R]_(din, m)) : Prop :=
   forall (g : R -> R) (A : attention_map R H d) n (X : 'M[R]_(n, din)), gate_law g -> X *m c = const_mx 1 ->
@@ -141,7 +142,8 @@ case: (enum_val u) => [[[[[[[i [h j]]|s]|[x e]]|[s r]]|r]|[]]|e] /=;
 Qed.
 
 Lemma split_products (P : pred product) (F : product -> R) : \sum_(p | P p) F p
-  = \sum_(e | P (inl (inl (inl e)))) F (inl (inl (inl e))) + \sum_(q | P (inl (inl (inr q)))) F (inl (inl (inr q)))
+  = \sum_(e | P (inl (inl (inl e)))) F (inl (inl (inl e)))
+  + \sum_(q | P (inl (inl (inr q)))) F (inl (inl (inr q)))
     + \sum_(u | P (inl (inr u))) F (inl (inr u)) + \sum_(q | P (inr q)) F (inr q).
 Proof. by rewrite 3!big_sumType. Qed.
 
@@ -214,7 +216,8 @@ move=> lL; rewrite (@reader_sel_id _ _ _ _ (fun j => goal_at (i, (h, j)))) => [|
 by case: u => [[[[[[[i' [h' j']]|s]|[x e]]|[s r]]|r]|[]]|e].
 Qed.
 
-Lemma looped_brings l h t (u : C) : (l < L)%N -> (looped_state l false *m rel_mx R (brings h)) t (enum_rank u) =
+Lemma looped_brings l h t (u : C) : (l < L)%N ->
+  (looped_state l false *m rel_mx R (brings h)) t (enum_rank u) =
   if u is inl (inl (inl (inl (inl (inr (h', j)))))) then
     if h' == h then (stream l *m WV T l h) t j else 0
   else 0.
@@ -275,8 +278,10 @@ Qed.
 
 End Host.
 
-(* The host depends on the sizes and on shift alone, and serves the target whose constants the register gives. *)
-Lemma looped_serves (R : ringType) (H d din L' S' k : nat) (shift : bool) (D : nat -> 'I_S'.+1 -> entry H d -> R)
+(* The host depends on the sizes and on shift alone, and serves the target whose constants the register
+   gives. *)
+Lemma looped_serves (R : ringType) (H d din L' S' k : nat) (shift : bool)
+  (D : nat -> 'I_S'.+1 -> entry H d -> R)
     (T : transformer R H d din) (c : 'cV[R]_din) :
   (forall l x e, D l.+1 x e =
      if shift then if (x.+1 < S'.+1)%N then D l (inord x.+1) e else 0 else D l x e) ->
@@ -284,7 +289,8 @@ Lemma looped_serves (R : ringType) (H d din L' S' k : nat) (shift : bool) (D : n
   exists E, gated_serves L'.+1 (fun=> looped_host R H d din S' k shift) (looped_out R H d din S' k) T c E.
 Proof.
 move=> D_next D_first; exists (looped_program k D (fun s r => WO T L' s.1 s.2 r) T c) => g A n X law one.
-have D_first' l y s : (l.+1 < L'.+1)%N -> D l ord0 (y, s) = (WO T l s.1 *m reading T l.+1 y.1 y.2.1) s.2 y.2.2.
+have D_first' l y s : (l.+1 < L'.+1)%N ->
+  D l ord0 (y, s) = (WO T l s.1 *m reading T l.+1 y.1 y.2.1) s.2 y.2.2.
   exact: D_first.
 split=> [l h lL|]; last exact: (looped_output k A law one D_next D_first').
 by have [_ ->] := looped_follows k (fun s r => WO T L' s.1 s.2 r) A law one D_next D_first' (leqnn L'.+1).
@@ -320,5 +326,6 @@ rewrite -card_looped_coord.
 exists _, (looped_host R H d din 0 k false), (looped_out R H d din 0 k); split=> [||Q K V O c].
 - exact: looped_signs.
 - exact: is01_bool.
-by apply: (@looped_serves _ _ _ _ _ _ _ _ (fun _ _ e => (O e.2.1 *m reading (looped Q K V O) 0 e.1.1 e.1.2.1) e.2.2 e.1.2.2)).
+by apply: (@looped_serves _ _ _ _ _ _ _ _
+  (fun _ _ e => (O e.2.1 *m reading (looped Q K V O) 0 e.1.1 e.1.2.1) e.2.2 e.1.2.2)).
 Qed.

@@ -48,7 +48,8 @@ Definition gate_law (g : R -> R) : Prop := forall z, g z - g (- z) = z.
 
 End Blocks.
 
-(* An MLP that multiplies: for every product p with on p it adds y_(a p) y_(b p) to y_(c p), or subtracts it if neg p *)
+(* An MLP that multiplies: for every product p with on p it adds y_(a p) y_(b p) to y_(c p), or subtracts it
+   if neg p *)
 
 Section Products.
 Variables (R : ringType) (H d : nat) (C P : finType) (a b c : P -> C) (on neg : pred P).
