@@ -87,13 +87,7 @@ def commuting_trie_host(shape: Shape, m: int) -> Universal:
         (rows, columns), (last_rows, last_columns) = raised(tuples, head), counting_pairs(shape, head)
         return layout.moved((width * rows, width * columns, width), (outputs + last_rows, outputs + last_columns, 1))
 
-    return layout.tied(
-        "commuting-trie",
-        lambda head: layout.read([2 * head * d], d, d),
-        lambda head: layout.read([2 * head * d + d], d, d),
-        value,
-        outputs,
-    )
+    return layout.tied("commuting-trie", *layout.halves(), value, outputs)
 
 
 # --- embeddings --------------------------------------------------------------------------------------------

@@ -49,6 +49,11 @@ class Layout:
         first = np.zeros(len(begins), dtype=np.int64)
         return pieces(self.cells, uniform(columns, self.unit), np.array(begins), first, width, self.unit)
 
+    def halves(self) -> tuple[Callable[[int], SelectionMatrix], Callable[[int], SelectionMatrix]]:
+        """By head h: the first and the last d coordinates of block h of width 2d, [m, d] each."""
+        d = self.shape.head_dim
+        return lambda head: self.read([2 * head * d], d, d), lambda head: self.read([(2 * head + 1) * d], d, d)
+
     def moved(self, *moves: Move) -> SelectionMatrix:
         """[m, m]: an identity for every pair of blocks."""
         parts = [pieces(self.cells, self.cells, rows, columns, width, self.unit) for rows, columns, width in moves]

@@ -27,13 +27,7 @@ def tied_host(shape: Shape, m: int) -> Universal:
         outs = trie(plain, head, 0, L, outputs, b) if shape.residual else register(shape, head, outputs, b)
         return layout.moved(trie(plain, head, 1, L, 0, 2 * d), outs)
 
-    return layout.tied(
-        "tied",
-        lambda head: layout.read([2 * head * d], d, d),
-        lambda head: layout.read([2 * head * d + d], d, d),
-        value,
-        outputs,
-    )
+    return layout.tied("tied", *layout.halves(), value, outputs)
 
 
 TIED = Construction(
