@@ -3,7 +3,9 @@ planted in bounds and certificates."""
 
 import dataclasses
 import json
+import tomllib
 from math import comb, isqrt
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -20,6 +22,7 @@ from utfproof.errors import MalformedInput, NotDefined, Undecided
 from utfproof.frontiers.bounds import BOUNDS, CERTIFIED, LOWER, PROVED, UPPER, require_claim
 from utfproof.frontiers.interval import interval
 from utfproof.frontiers.questions import ALL, ALMOST_ALL, ANY, BOTH, QUESTIONS, TIED, UNTIED, E, Question, implies
+from utfproof.frontiers.streams import RESIDUAL_BOUNDS
 from utfproof.frontiers.table import FORMULA, TRIVIAL, frontier, shapes
 from utfproof.shapes import Shape
 from utfproof.util.notions import Notion
@@ -177,6 +180,13 @@ def test_every_number_of_the_default_table_has_a_certificate(tmp_path):
     for construction in ("register", "shared-query"):  # of about 10^5 words
         made = next(found.certificates[name] for name in named if name.endswith(f"{construction}-h3-l10-d1-in1.json"))
         assert code(made, tmp_path) == 0
+
+
+def test_theorems_of_bounds_are_headlines_of_the_library():
+    headlines = tomllib.loads((Path(__file__).parents[1] / "proofs" / "headlines.toml").read_text())["theorem"]
+    theorems = {bound.theorem for bound in (*BOUNDS, *RESIDUAL_BOUNDS)} - {""}
+    assert theorems <= {theorem["name"] for theorem in headlines}
+    assert "Decision.matching_lower_bound" in theorems
 
 
 def test_the_linear_test_is_in_the_registry(tmp_path):

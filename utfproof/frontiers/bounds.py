@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 
+from utfproof.certificates import checker
 from utfproof.certificates.dimensions import DIMENSION_ROWS, DimensionRow, dimension_certificate, least_square_root
 from utfproof.certificates.format import Certificate
 from utfproof.certificates.identities import IDENTITIES, identity_certificate
@@ -58,8 +59,8 @@ class Bound:
     def rests_on(self) -> str:
         """As `utfproof check` says it: proved (in Coq), checked (the certificate computes it) or cited (a written proof)."""
         if self.theorem:
-            return "proved"
-        return "cited" if self.arithmetic or self.evidence == PROVED else "checked"
+            return checker.PROVED
+        return checker.CITED if self.arithmetic or self.evidence == PROVED else checker.CHECKED
 
     @cached_property
     def slug(self) -> str:

@@ -9,6 +9,7 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
+from utfproof.certificates.checker import CHECKED, CITED, PROVED
 from utfproof.certificates.format import Certificate
 from utfproof.errors import MalformedInput, ResourceLimit, Undecided
 from utfproof.frontiers.bounds import BOUNDS, CERTIFIED, IMPOSSIBLE, LOWER, UPPER, Bound, require_claim
@@ -25,8 +26,7 @@ FORMULA = "formula"
 TRIVIAL = "m ≥ 1"
 
 
-CITED = "cited"
-RESTS_ON = ("", "proved", "checked", CITED)
+RESTS_ON = ("", PROVED, CHECKED, CITED)
 """What a number rests on, the weakest last; "" where nothing is claimed."""
 
 
