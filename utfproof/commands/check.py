@@ -27,7 +27,7 @@ UNIVERSAL = "universal"
 REQUIRED: dict[str, Callable[[Verdict], bool]] = {
     checker.PROVED: lambda verdict: verdict.status == checker.PROVED,
     checker.CHECKED: lambda verdict: verdict.status in (checker.PROVED, checker.CHECKED),
-    UNIVERSAL: lambda verdict: verdict.message.startswith(f"{UNIVERSAL} "),
+    UNIVERSAL: lambda verdict: verdict.facts.get("verdict") == UNIVERSAL,
 }
 """Whether a valid certificate is enough for a word of --require."""
 
